@@ -6,6 +6,7 @@ use super::expr::{CallArgs, differing};
 use super::groups::{is_world, may_differ};
 use super::machine::Machine;
 use super::ops::{AxisRef, OpCall, Operand};
+use super::practice::near;
 use super::settings::is_degree;
 use super::value::Value;
 use crate::ir::{BinOp, Const};
@@ -115,8 +116,12 @@ impl Machine<'_> {
             let stem = name.strip_suffix("world_size").or_else(|| name.strip_suffix("size"))?;
             let is_groups = |n: &str| n.strip_prefix(stem) == Some("group") || stem.is_empty() && n == "process_group";
             let mut groups = names.iter().filter(|n| self.settings.is_group_name(n));
-            // A number of ranks of no name beside one group alone is that of the group.
-            let only = groups.next().filter(|_| stem.is_empty() && groups.next().is_none());
+            // A number of ranks of no name beside one group alone is that of the group, unless that is one of copies.
+            let own = |n: &&Name| {
+                let parts = ["tp", "mp", "model", "tensor"];
+                parts.iter().any(|part| near::has_part(n, part))
+            };
+            let only = groups.next().filter(|_| stem.is_empty() && groups.next().is_none()).filter(own);
             if let Some(group) = names.iter().find(|n| is_groups(n)).or(only).cloned() {
                 return self.axes_of_value(&Value::Sym(group)).map(Value::Size);
             }

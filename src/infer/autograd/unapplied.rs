@@ -12,12 +12,38 @@ use super::derive::Case;
 use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
 use crate::source::{FileId, Files, Name, Place, Span};
-use crate::types::{AxisType, Reason, Spmd, Term};
+use crate::types::{Axis, AxisType, Reason, Spmd, Term};
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Functions that apply functions are looked through so deep.
 const MOST_WRAPPERS: usize = 3;
+
+/// What sums gradients of activations elsewhere in a project.
+const ELSEWHERE: &[&str] = &[
+    "distributed.nn",
+    "dist.nn.",
+    "distnn",
+    "_functional_collectives",
+    "funcol",
+    "gather_from_sequence",
+    "grad_placements",
+    "register_autograd",
+];
+
+/// What a project has that trains nothing.
+const UNTRAINED: &[&str] = &["no_grad", "inference_mode"];
+
+/// Hooks that may sum the gradient of an input.
+const HOOKS: &[&str] = &[
+    "register_hook(",
+    "backward_hook(",
+    "backward_pre_hook(",
+    "forward_pre_hook(",
+    "all_reduce(p.grad",
+    "all_reduce(param.grad",
+    ".detach()",
+];
 
 /// A function that is defined in the project, or imported.
 struct Known {
@@ -33,6 +59,17 @@ impl Machine<'_> {
             return;
         }
         let Some(result) = self.tensor(result).map(|t| t.local.clone()) else { return };
+        // What a collective made of the product is a row-parallel layer, whose input is split.
+        let exchanged = |axis: &Axis| {
+            let mut at = result.get(axis).origin.as_ref();
+            while let Some(origin) = at {
+                if matches!(origin.reason, Reason::Collective(_)) {
+                    return true;
+                }
+                at = origin.from.as_ref();
+            }
+            false
+        };
         let known = |m: &Self, value: &Value| match value {
             Value::Sym(path) => m.symbol(path).and_then(|id| m.w.heap.tensor(id)).map(|t| t.local.clone()),
             value => m.tensor(value).map(|t| t.local.clone()),
@@ -41,11 +78,16 @@ impl Machine<'_> {
             let Some(local) = known(self, value) else { continue };
             for (axis, state) in local.listed() {
                 let open = state.set.contains(Spmd::Replicate) && state.set.contains(Spmd::Varying);
-                let narrowed = state.origin.as_ref().filter(|o| matches!(o.reason, Reason::Narrowed(_)));
+                // Element by element a part meets a part; a product with a matrix takes the whole input.
+                let narrowed = state
+                    .origin
+                    .as_ref()
+                    .filter(|o| matches!(&o.reason, Reason::Narrowed(op) if op.ends_with(".linear")));
                 if let Some(origin) = narrowed
                     && open
                     && !state.set.contains(Spmd::Invariant)
                     && result.get(axis).set == AxisType::V
+                    && !exchanged(axis)
                 {
                     let open = OpenInput { func: at, param: param.name.clone(), axis: axis.clone(), at: origin.place };
                     if !self.out.open_inputs.contains(&open) {
@@ -59,9 +101,19 @@ impl Machine<'_> {
 
 /// Inputs of layers whose gradient nothing sums.
 pub fn unapplied(project: &Project, rules: &RuleBook, files: &Files, out: &Output) -> Vec<Finding> {
-    if out.open_inputs.is_empty() {
+    if out.open_inputs.is_empty() || ELSEWHERE.iter().any(|word| files.any_says(word)) {
         return Vec::new();
     }
+    // Layers of a project that trains nothing have inputs without gradients.
+    if !files.any_says(".backward(") && UNTRAINED.iter().any(|word| files.any_says(word)) {
+        return Vec::new();
+    }
+    let sums_back = |case: &Case| {
+        let steps = case.backward.iter().flat_map(|t| t.steps());
+        let sums = steps.filter(|s| matches!(s, Term::ReduceScatter { .. } | Term::AllReduce { .. })).count() > 0;
+        sums && !matches!(*case.forward, Term::Arg(_))
+    };
+    let gathers = derived_any(project, &out.derived, sums_back);
     let copies = derived(project, &out.derived, |case, (source, result)| {
         (source, result) == (Spmd::Invariant, Spmd::Replicate) && matches!(*case.forward, Term::Arg(_))
     });
@@ -69,6 +121,9 @@ pub fn unapplied(project: &Project, rules: &RuleBook, files: &Files, out: &Outpu
         (source, result) == (Spmd::Partial, Spmd::Invariant) && matches!(*case.forward, Term::AllReduce { .. })
     });
     let applied = |known: &&Known| is_applied(files, known.at.file, &known.name, MOST_WRAPPERS);
+    if gathers.iter().any(|known| applied(&known)) {
+        return Vec::new();
+    }
     let applied_copies: Vec<FileId> = copies.iter().filter(applied).map(|copy| copy.at.file).collect();
     // A file that has functions of its own is judged by these, any other by those of the whole project.
     let own = |file: FileId| {
@@ -83,7 +138,16 @@ pub fn unapplied(project: &Project, rules: &RuleBook, files: &Files, out: &Outpu
     let mut found: Vec<Finding> = Vec::new();
     // A caller in the same file has shown what is missing.
     let is_told = |f: &Finding, file: FileId| f.place.file == file && f.kind.is_mixed();
-    for input in out.open_inputs.iter().filter(|open| !out.findings.iter().any(|f| is_told(f, open.at.file))) {
+    let hooked = |file: FileId| HOOKS.iter().any(|word| files.says(file, word));
+    let open = |input: &&OpenInput| {
+        let layer = project.func(input.func).class.map(|class| {
+            let class = ClassRef { module: input.func.module, class };
+            project.class(class).name.clone()
+        });
+        let near = || layer.iter().flat_map(|name| files.saying(name));
+        !out.findings.iter().any(|f| is_told(f, input.at.file)) && !hooked(input.at.file) && !near().any(hooked)
+    };
+    for input in out.open_inputs.iter().filter(open) {
         let imported = imports.entry(input.func.module).or_insert_with_key(|m| imported(project, rules, files, *m));
         let imported = imported.as_ref().filter(|_| applied_copies.is_empty());
         let pair = own(input.at.file).or(imported.map(|(copy, sum)| (copy, sum.clone())));
@@ -105,11 +169,15 @@ pub fn unapplied(project: &Project, rules: &RuleBook, files: &Files, out: &Outpu
 
 /// The classes with a derived type on some axis in some configuration for which that holds, each once.
 fn derived(project: &Project, rows: &[Arc<DerivedRow>], is: impl Fn(&Case, (Spmd, Spmd)) -> bool) -> Vec<Known> {
-    let of_case = |case: &Case| {
+    derived_any(project, rows, |case: &Case| {
         let types = case.principal.as_ref().filter(|p| p.sources.len() == 1).map(|p| (p.sources[0].0, p.result.0));
         case.communicates() && case.trouble.is_none() && types.is_some_and(|types| is(case, types))
-    };
-    let mut classes: Vec<ClassRef> = rows.iter().filter(|r| r.cases.iter().any(of_case)).map(|r| r.class).collect();
+    })
+}
+
+/// The classes with a case for which that holds, each once.
+fn derived_any(project: &Project, rows: &[Arc<DerivedRow>], of_case: impl Fn(&Case) -> bool) -> Vec<Known> {
+    let mut classes: Vec<ClassRef> = rows.iter().filter(|r| r.cases.iter().any(&of_case)).map(|r| r.class).collect();
     classes.sort_unstable();
     classes.dedup();
     let known = |class: ClassRef| {
@@ -175,25 +243,38 @@ fn is_applied(files: &Files, home: FileId, name: &str, depth: usize) -> bool {
     files.saying(name).filter(|file| !other(*file)).any(by)
 }
 
-/// The uses of a name in a file: for each the function at the top of the module around it; `None`: what is around it is no such function.
+/// The uses of a name in a file: for each the function at the top of the module that does nothing but return it applied; `None`: anything
+/// else, a value that is handed on as well.
 fn uses(files: &Files, file: FileId, name: &str) -> impl Iterator<Item = Option<String>> {
     let (text, name) = (near::bare(files[file].whole()), name.to_lowercase());
     let mut found = Vec::new();
     let mut around: Option<String> = None;
     let mut listed = false;
+    let mut lines = 0;
     for line in text.lines() {
         let bare = line.trim();
         let at_top = line.len() == line.trim_start().len();
-        if at_top && !bare.is_empty() && !bare.starts_with([')', '@']) {
-            let rest = bare.strip_prefix("def ");
+        if at_top && !bare.is_empty() && !bare.starts_with(')') {
+            let rest = bare.strip_prefix("def ").filter(|_| !bare.starts_with('@'));
             around = rest.and_then(|rest| rest.split('(').next()).map(str::to_string);
+            lines = 0;
+        } else if !bare.is_empty() && !bare.starts_with(['"', '\'']) {
+            lines += 1;
         }
         // What is imported, listed or defined is not used yet.
-        let starts = ["import ", "from ", "class ", "def ", "__all__"].iter().any(|word| bare.starts_with(word));
-        let names = starts || listed;
+        let defines = ["class ", "def "].iter().any(|word| {
+            bare.strip_prefix(word).and_then(|rest| rest.strip_prefix(name.as_str())).is_some_and(|rest| {
+                let end = rest.trim_start_matches(char::is_alphanumeric).len() == rest.len();
+                end && !near::has_word(rest, &name)
+            })
+        });
+        let starts = ["import ", "from ", "__all__"].iter().any(|word| bare.starts_with(word));
+        let names = starts || listed || defines;
         listed = (starts && bare.ends_with(['(', '['])) || listed && !bare.contains([')', ']']);
         if !names && near::has_word(bare, &name) {
-            found.push(around.clone());
+            let given = bare.strip_prefix("return ").and_then(|rest| rest.strip_prefix(name.as_str()));
+            let thin = lines == 1 && given.is_some_and(|rest| rest.starts_with(['(', '.']));
+            found.push(around.clone().filter(|_| thin));
         }
     }
     found.into_iter()

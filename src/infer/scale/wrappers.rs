@@ -14,6 +14,20 @@ const SELF: &[&str] = &["to", "cuda", "train", "eval", "half", "bfloat16", "floa
 /// What reduces.
 const REDUCES: &[&str] = &["all_reduce", "reduce_scatter"];
 
+/// What may divide a gradient behind the wrapper, and updates that do not depend on its scale.
+const UNDONE: &[&str] = &[
+    "step_pre_hook",
+    "full_backward",
+    "divisor",
+    "_foreach_div",
+    ".sign(",
+    "sign_(",
+    "trust_ratio",
+    "uon(",
+    "normalize(",
+    ".norm()",
+];
+
 impl Run<'_> {
     /// The attribute in which objects of a module's class keep the module that they wrap.
     pub fn wraps(&self, class: ClassRef) -> Option<Name> {
@@ -36,7 +50,9 @@ impl Run<'_> {
         let given = |value: &Operand| matches!(value, Operand::Local(l) if init.params.iter().any(|p| p.local == *l));
         let kept =
             |stmt: &Stmt| matches!(stmt, Stmt::SetAttr { name: attr, value, .. } if attr == name && given(value));
-        init.body().iter().any(|node| kept(&node.stmt)).then(|| name.clone())
+        let kept = init.body().iter().any(|node| kept(&node.stmt));
+        // Elsewhere the factor may be undone, or may not matter.
+        (kept && !UNDONE.iter().any(|word| self.files.any_says(word))).then(|| name.clone())
     }
 
     /// The module that an object wraps.

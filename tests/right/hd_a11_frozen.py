@@ -1,0 +1,63 @@
+# RIGHT: the input comes from a frozen backbone run without gradient: no gradient goes before the column layer
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+
+class Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+class Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class ColumnParallelLinear(nn.Module):
+    def __init__(self, n_in, n_out, tp_group):
+        super().__init__()
+        self.group = tp_group
+        self.weight = nn.Parameter(torch.empty(n_out // dist.get_world_size(tp_group), n_in))
+
+    def forward(self, x):
+        return F.linear(x, self.weight)
+
+
+class RowParallelLinear(nn.Module):
+    def __init__(self, n_in, n_out, tp_group):
+        super().__init__()
+        self.group = tp_group
+        self.weight = nn.Parameter(torch.empty(n_out, n_in // dist.get_world_size(tp_group)))
+
+    def forward(self, x):
+        return Reduce.apply(F.linear(x, self.weight), self.group)
+
+
+class Head(nn.Module):
+    def __init__(self, backbone, d, n_classes, tp_group):
+        super().__init__()
+        self.backbone = backbone.requires_grad_(False)
+        self.up = ColumnParallelLinear(d, 4 * d, tp_group)
+        self.down = RowParallelLinear(4 * d, n_classes, tp_group)
+
+    def forward(self, images):
+        with torch.no_grad():
+            feats = self.backbone(images)
+        return self.down(F.gelu(self.up(feats)))

@@ -1,0 +1,67 @@
+# RIGHT: a full backward hook of the column layer sums the gradient of its input
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+
+class Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+class Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class ColumnParallelLinear(nn.Module):
+    def __init__(self, n_in, n_out, tp_group):
+        super().__init__()
+        self.group = tp_group
+        self.weight = nn.Parameter(torch.empty(n_out // dist.get_world_size(tp_group), n_in))
+
+    def forward(self, x):
+        return F.linear(x, self.weight)
+
+
+class RowParallelLinear(nn.Module):
+    def __init__(self, n_in, n_out, tp_group):
+        super().__init__()
+        self.group = tp_group
+        self.weight = nn.Parameter(torch.empty(n_out, n_in // dist.get_world_size(tp_group)))
+
+    def forward(self, x):
+        return Reduce.apply(F.linear(x, self.weight), self.group)
+
+
+def sum_grad_input(module, grad_input, grad_output):
+    grad = grad_input[0].clone()
+    dist.all_reduce(grad, group=module.group)
+    return (grad,)
+
+
+class MLP(nn.Module):
+    def __init__(self, d, tp_group):
+        super().__init__()
+        self.up = ColumnParallelLinear(d, 4 * d, tp_group)
+        self.up.register_full_backward_hook(sum_grad_input)
+        self.down = RowParallelLinear(4 * d, d, tp_group)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x)))

@@ -1,0 +1,66 @@
+# RIGHT: the input is taken from a DTensor with grad_placements=[Partial()], which sums the gradient; Copy is not needed
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+
+class Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+class Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class ColumnParallelLinear(nn.Module):
+    def __init__(self, n_in, n_out, tp_group):
+        super().__init__()
+        self.group = tp_group
+        self.weight = nn.Parameter(torch.empty(n_out // dist.get_world_size(tp_group), n_in))
+
+    def forward(self, x):
+        return F.linear(x, self.weight)
+
+
+class RowParallelLinear(nn.Module):
+    def __init__(self, n_in, n_out, tp_group):
+        super().__init__()
+        self.group = tp_group
+        self.weight = nn.Parameter(torch.empty(n_out, n_in // dist.get_world_size(tp_group)))
+
+    def forward(self, x):
+        return Reduce.apply(F.linear(x, self.weight), self.group)
+
+
+from torch.distributed.tensor import DTensor, Partial, Replicate
+
+
+class MLP(nn.Module):
+    def __init__(self, d, mesh):
+        super().__init__()
+        self.mesh = mesh
+        self.up = ColumnParallelLinear(d, 4 * d, mesh.get_group())
+        self.down = RowParallelLinear(4 * d, d, mesh.get_group())
+
+    def forward(self, x):
+        x = DTensor.from_local(x, self.mesh, [Replicate()], run_check=False)
+        x = x.to_local(grad_placements=[Partial()])
+        return self.down(F.gelu(self.up(x)))

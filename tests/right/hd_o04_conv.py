@@ -1,0 +1,50 @@
+# RIGHT: depthwise conv over channels split over tp: input has the same split
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+
+class Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+class Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class RowParallelLinear(nn.Module):
+    def __init__(self, n_in, n_out, tp_group):
+        super().__init__()
+        self.group = tp_group
+        self.weight = nn.Parameter(torch.empty(n_out, n_in // dist.get_world_size(tp_group)))
+
+    def forward(self, x):
+        return Reduce.apply(F.linear(x, self.weight), self.group)
+
+
+class DepthwiseConv(nn.Module):
+    def __init__(self, c, k, tp_group):
+        super().__init__()
+        self.c = c // dist.get_world_size(tp_group)
+        self.weight = nn.Parameter(torch.empty(c // dist.get_world_size(tp_group), 1, k))
+
+    def forward(self, x):
+        return F.conv1d(x, self.weight, groups=self.c, padding="same")

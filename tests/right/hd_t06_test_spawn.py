@@ -1,0 +1,62 @@
+# RIGHT: test: worker function given to spawn in a test function
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch import nn
+
+
+class Copy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        ctx.group = group
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad, group=ctx.group)
+        return grad, None
+
+
+class Reduce(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, group):
+        x = x.clone()
+        dist.all_reduce(x, group=group)
+        return x
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class ColumnParallelLinear(nn.Module):
+    def __init__(self, n_in, n_out, tp_group):
+        super().__init__()
+        self.group = tp_group
+        self.weight = nn.Parameter(torch.empty(n_out // dist.get_world_size(tp_group), n_in))
+
+    def forward(self, x):
+        return F.linear(x, self.weight)
+
+
+class RowParallelLinear(nn.Module):
+    def __init__(self, n_in, n_out, tp_group):
+        super().__init__()
+        self.group = tp_group
+        self.weight = nn.Parameter(torch.empty(n_out, n_in // dist.get_world_size(tp_group)))
+
+    def forward(self, x):
+        return Reduce.apply(F.linear(x, self.weight), self.group)
+
+
+def worker(rank, world):
+    dist.init_process_group("gloo", rank=rank, world_size=world)
+    group = dist.group.WORLD
+    up, down = ColumnParallelLinear(8, 32, group), RowParallelLinear(32, 8, group)
+    x = torch.randn(2, 8, requires_grad=True)
+    down(F.gelu(up(Copy.apply(x, group)))).sum().backward()
+
+
+def test_mlp():
+    torch.multiprocessing.spawn(worker, args=(2,), nprocs=2)
