@@ -83,7 +83,7 @@ pub fn spelled(project: &Project, rules: &RuleBook, module: ModuleId, name: &str
 }
 
 /// Names that the module imports, with the path each stands for.
-fn imports(project: &Project, module: ModuleId) -> Vec<(String, String)> {
+pub(super) fn imports(project: &Project, module: ModuleId) -> Vec<(String, String)> {
     let mut out: Vec<(String, String)> = project
         .bindings(module)
         .filter_map(|(name, binding)| match binding {

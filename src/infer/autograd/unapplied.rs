@@ -8,8 +8,9 @@ use super::super::machine::Machine;
 use super::super::output::{DerivedRow, OpenInput, Output};
 use super::super::practice::near;
 use super::super::value::Value;
+use super::super::vocabulary::imports;
 use super::derive::Case;
-use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project};
+use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{Entry, RuleBook};
 use crate::source::{FileId, Files, Name, Place, Span};
 use crate::types::{Axis, AxisType, Reason, Spmd, Term};
@@ -109,9 +110,9 @@ pub fn unapplied(project: &Project, rules: &RuleBook, files: &Files, out: &Outpu
         return Vec::new();
     }
     let sums_back = |case: &Case| {
-        let steps = case.backward.iter().flat_map(|t| t.steps());
-        let sums = steps.filter(|s| matches!(s, Term::ReduceScatter { .. } | Term::AllReduce { .. })).count() > 0;
-        sums && !matches!(*case.forward, Term::Arg(_))
+        let mut steps = case.backward.iter().flat_map(|t| t.steps());
+        steps.any(|s| matches!(s, Term::ReduceScatter { .. } | Term::AllReduce { .. }))
+            && !matches!(*case.forward, Term::Arg(_))
     };
     let gathers = derived_any(project, &out.derived, sums_back);
     let copies = derived(project, &out.derived, |case, (source, result)| {
@@ -196,29 +197,16 @@ fn imported(project: &Project, rules: &RuleBook, files: &Files, module: ModuleId
         },
         _ => false,
     };
-    let of = |types: (Spmd, Spmd)| -> Vec<Name> {
-        let mut names: Vec<Name> = project
-            .bindings(module)
-            .filter_map(|(name, binding)| match binding {
-                Binding::Import(import) => {
-                    let path = project.absolute(module, &import.path, import.level);
-                    let path = import.member.as_ref().map_or_else(|| path.to_string(), |m| format!("{path}.{m}"));
-                    typed(&path, types).then(|| name.clone())
-                }
-                Binding::Func(_) | Binding::Class(_) | Binding::Value => None,
-            })
-            .collect();
-        names.sort_unstable();
-        names
-    };
+    let imports = imports(project, module);
+    let of = |types: (Spmd, Spmd)| imports.iter().filter(move |(_, path)| typed(path, types)).map(|(name, _)| name);
     let file = project.file(module);
-    let uses = |name: &Name| uses(files, file, name).next().is_some();
-    let copies = of((Spmd::Invariant, Spmd::Replicate));
-    if copies.iter().any(uses) {
+    let uses = |name: &&String| !uses(files, file, name).is_empty();
+    let copies = || of((Spmd::Invariant, Spmd::Replicate));
+    if copies().any(|name| uses(&name)) {
         return None;
     }
-    let sum = of((Spmd::Partial, Spmd::Invariant)).into_iter().find(uses)?;
-    let name = copies.into_iter().next()?;
+    let sum = Name::from(of((Spmd::Partial, Spmd::Invariant)).find(uses)?.as_str());
+    let name = Name::from(copies().next()?.as_str());
     let start = u32::try_from(files[file].whole().find(name.as_str())?).ok()?;
     let span = Span::new(start, start + u32::try_from(name.len()).ok()?);
     Some((Known { name, at: Place { file, span } }, sum))
@@ -232,7 +220,7 @@ fn is_applied(files: &Files, home: FileId, name: &str, depth: usize) -> bool {
         file != home && ["class ", "def "].iter().any(|word| near::has_word(text, &format!("{word}{name}")))
     };
     let by = |file: FileId| {
-        uses(files, file, name).any(|around| match around {
+        uses(files, file, name).into_iter().any(|around| match around {
             Some(wrapper) if depth > 0 && wrapper != name.to_lowercase() => {
                 is_applied(files, file, &wrapper, depth - 1)
             }
@@ -245,7 +233,7 @@ fn is_applied(files: &Files, home: FileId, name: &str, depth: usize) -> bool {
 
 /// The uses of a name in a file: for each the function at the top of the module that does nothing but return it applied; `None`: anything
 /// else, a value that is handed on as well.
-fn uses(files: &Files, file: FileId, name: &str) -> impl Iterator<Item = Option<String>> {
+fn uses(files: &Files, file: FileId, name: &str) -> Vec<Option<String>> {
     let (text, name) = (near::bare(files[file].whole()), name.to_lowercase());
     let mut found = Vec::new();
     let mut around: Option<String> = None;
@@ -277,5 +265,5 @@ fn uses(files: &Files, file: FileId, name: &str) -> impl Iterator<Item = Option<
             found.push(around.clone().filter(|_| thin));
         }
     }
-    found.into_iter()
+    found
 }

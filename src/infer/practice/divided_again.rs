@@ -11,7 +11,7 @@ use super::mixed_mean::averages;
 use super::near;
 use super::one_path::{contradicts, facts};
 use super::view::View;
-use crate::ir::{BinOp, Const, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, Operand, Rvalue, Stmt};
 use crate::rules::{Entry, Gives};
 
 /// `if not after: flat /= n`, `all_reduce(flat)` and `flat /= n`
@@ -90,7 +90,7 @@ fn is_same(a: &Expr, b: &Expr) -> bool {
 }
 
 fn is_one(e: &Expr) -> bool {
-    matches!(e, Expr::Const(Const::Int(1))) || *e == Expr::Const(Const::Float(1.0f64.to_bits()))
+    matches!(e, Expr::Const(number) if number.is_number(1.0))
 }
 
 /// Whether an expression is a number of ranks: `get_world_size(..)`, `group.size()`, or what is named so.

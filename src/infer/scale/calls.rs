@@ -372,8 +372,7 @@ impl<'a> Run<'a> {
         args: &Args,
         mut state: State,
     ) -> Vec<(State, Val)> {
-        let is_module = self.settings.statics.external_bases(class).any(|b| b.ends_with(".Module"));
-        if is_module && self.wraps(class).is_none() {
+        if self.is_module_class(class) && self.wraps(class).is_none() {
             let text = self.project.class(class).name.clone();
             let text = format!("{text}@{}", id.index());
             let module = state.module(&text);

@@ -242,9 +242,7 @@ impl<'a> Run<'a> {
         }
         for class in &mentions.classes {
             // Of a module nothing is executed, but for one that wraps another.
-            if self.wraps(*class).is_none()
-                && self.settings.statics.external_bases(*class).any(|b| b.ends_with(".Module"))
-            {
+            if self.is_module_class(*class) && self.wraps(*class).is_none() {
                 continue;
             }
             if !self.add_class(*class, reached) {

@@ -130,6 +130,11 @@ impl<'a> Run<'a> {
         found
     }
 
+    /// Whether a class is a module of torch.
+    pub fn is_module_class(&self, class: ClassRef) -> bool {
+        self.settings.statics.external_bases(class).any(|base| base.ends_with(".Module"))
+    }
+
     /// A method of a class or of its bases.
     pub fn method(&self, class: ClassRef, name: &str) -> Option<FuncRef> {
         if let Some(known) = self.known.methods.borrow().get(&class).and_then(|names| names.get(name)) {

@@ -65,7 +65,7 @@ impl<'a> Run<'a> {
         let text = self.files[self.project.file(class.module)].slice(self.project.class(class).span);
         ["Criterion", "Loss"].iter().any(|end| name.ends_with(end))
             && text.contains("all_reduce")
-            && self.settings.statics.external_bases(class).any(|b| b.ends_with(".Module"))
+            && self.is_module_class(class)
     }
 
     /// How far this execution has come.
@@ -172,8 +172,7 @@ impl<'a> Run<'a> {
 
     fn says_groups(&self, class: ClassRef) -> bool {
         let text = self.files[self.project.file(class.module)].slice(self.project.class(class).span);
-        let module = self.settings.statics.external_bases(class).any(|b| b.ends_with(".Module"));
-        !module && GROUPS.iter().any(|w| text.contains(w))
+        !self.is_module_class(class) && GROUPS.iter().any(|w| text.contains(w))
     }
 }
 

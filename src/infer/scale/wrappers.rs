@@ -51,17 +51,15 @@ impl Run<'_> {
         let kept =
             |stmt: &Stmt| matches!(stmt, Stmt::SetAttr { name: attr, value, .. } if attr == name && given(value));
         let kept = init.body().iter().any(|node| kept(&node.stmt));
-        // Elsewhere the factor may be undone, or may not matter.
-        (kept && !UNDONE.iter().any(|word| self.files.any_says(word))).then(|| name.clone())
+        // Elsewhere the factor may be undone, or may not matter; which files say so is looked for once in a run.
+        let undone = || UNDONE.iter().any(|word| self.files.saying(word).next().is_some());
+        (kept && !undone()).then(|| name.clone())
     }
 
     /// The module that an object wraps.
     pub fn inner_of(&self, object: usize, state: &mut State) -> Option<ModId> {
         let class = state.objects.get(object)?.class?;
-        if !self.settings.statics.external_bases(class).any(|b| b.ends_with(".Module")) {
-            return None;
-        }
-        let attr = self.wraps(class)?;
+        let attr = self.wraps(class).filter(|_| self.is_module_class(class))?;
         match self.attribute(object, &attr, state)?.clone() {
             Val::Module(module) => Some(module),
             Val::Named(text) => Some(state.module(&text)),
