@@ -5,6 +5,7 @@
 use super::expr::CallArgs;
 use super::machine::Machine;
 use super::ops::OpCall;
+use super::scale::groups::of_size_name;
 use super::value::{ObjId, Value};
 use crate::rules::OpClass;
 use crate::rules::shapes::ShapeRule;
@@ -26,7 +27,7 @@ impl Machine<'_> {
     }
 
     /// Whether an operation makes something of a tensor that was touched, or something that nobody knows decides what it makes:
-    /// `x[start:stop]`, `x.fill_(seconds)`, `x.normal_()`.
+    /// `x[start:stop]`, `x.fill_(seconds)`, `x.normal_()`; or divides it by a number of ranks.
     pub(super) fn is_touched(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
         // Of a value of which nothing is known nothing is held against a collective either.
         let known = || call.operands.iter().filter(|o| !o.ty.is_unknown());
@@ -38,8 +39,20 @@ impl Machine<'_> {
         // A number by which it is multiplied is one for all ranks, as far as anybody sees.
         let decides = matches!(call.rule.shape, ShapeRule::Getitem) || call.rule.class == OpClass::Fill;
         of_touched
+            || self.is_averaged(call, args)
             || matches!(call.rule.class, OpClass::UnknownValues | OpClass::Opaque)
             || decides && args.args.iter().any(|arg| self.is_open(&arg.value))
+    }
+
+    /// Whether an operation divides by what is called a number of ranks, as each term of a sum of equal values is that gives their average:
+    /// `x / config.tensor_model_parallel_size`.
+    fn is_averaged(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
+        let named = |value: &Value| match value {
+            Value::Sym(path) => of_size_name(path).is_some(),
+            _ => false,
+        };
+        let divisors = call.rule.divisor.iter().flat_map(|param| call.bound.all(*param));
+        divisors.map(|at| &args.args[*at].value).any(named)
     }
 
     /// Whether a value is a number, or has one, of which nothing is known.

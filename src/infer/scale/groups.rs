@@ -109,8 +109,9 @@ pub fn of_size_name(name: &str) -> Option<AxisSet> {
     if lower == "world_size" {
         return Some(one(WORLD));
     }
-    if matches!(lower, "data_parallel_size" | "context_parallel_size" | "expert_parallel_size") {
-        return words(lower.trim_end_matches("_size"));
+    // The whole of `tensor_model_parallel` is the word, not what stands before `_parallel_size`.
+    if let Some(axes) = lower.strip_suffix("_size").filter(|word| word.ends_with("_parallel")).and_then(words) {
+        return Some(axes);
     }
     let stem = SIZES.iter().find_map(|end| lower.strip_suffix(end))?;
     // A batch or a shard has a size too.
