@@ -26,6 +26,10 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::MarkedComplete { module, mark, axes, layer, first, sum } => {
             marked_complete((module, mark), axes, (layer, *first), *sum)
         }
+        Unshared::SiblingCut { features, sibling, kept, detached } => sibling_cut(features, sibling, *kept, *detached),
+        Unshared::NeverCalled { wrapper, method, wrapped, backward, reduces } => {
+            never_called((wrapper, method), *wrapped, *backward, *reduces)
+        }
         Unshared::KeysWithoutGradient { rows, called } => keys_without_gradient(*rows, *called),
     }
 }
@@ -85,6 +89,41 @@ fn keys_without_gradient(rows: Place, called: Option<Place>) -> Draft {
     draft.labels.extend(called.map(|at| spot(at, "gathers features that are trained".to_string())));
     draft.labels.push(spot(rows, "this rank's rows against the features of all ranks".to_string()));
     draft.help.push("gather with a gradient: `torch.distributed.nn.functional.all_gather`".to_string());
+    draft
+}
+
+fn sibling_cut(features: &str, sibling: &str, kept: Place, detached: bool) -> Draft {
+    let (title, primary, label, help) = match detached {
+        true => (
+            format!(
+                "`{features}` gets no gradient from the rows of other ranks: it is detached, and `{sibling}` is not"
+            ),
+            "gathered without its gradient",
+            format!("`{sibling}` is gathered with its gradient"),
+            format!("gather `{features}` as it is"),
+        ),
+        false => (
+            format!("`{features}` gets no gradient: its gathered rows have none, and its own are not put back"),
+            "what it writes has no history",
+            format!("the own rows of `{sibling}` are put back into what this gives"),
+            format!("store `{features}` at the place of this rank in the gathered list, or gather with a gradient"),
+        ),
+    };
+    let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
+    draft.primary = primary.to_string();
+    draft.labels.push(spot(kept, label));
+    draft.help.push(help);
+    draft
+}
+
+fn never_called((wrapper, method): (&str, &str), wrapped: Place, backward: Place, reduces: Place) -> Draft {
+    let title = format!("each rank steps with its own gradients: nothing calls `{method}` of `{wrapper}`");
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = "takes the gradients as they are".to_string();
+    draft.labels.push(spot(backward, "gradients are computed here".to_string()));
+    draft.labels.push(spot(wrapped, format!("wrapped in `{wrapper}`, whose forward and hooks reduce nothing")));
+    draft.labels.push(spot(reduces, "reduces the gradients over the ranks".to_string()));
+    draft.help.push(format!("call `{method}` between the backward pass and the step"));
     draft
 }
 

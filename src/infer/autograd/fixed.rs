@@ -22,6 +22,8 @@ const MOST_PARTS: usize = 64;
 pub struct Parts {
     /// The terms of parts of which there is one for each rank, as they were made.
     each: Vec<Arc<Term>>,
+    /// The terms of such parts along a dim of their own.
+    stacked: Vec<Arc<Term>>,
     /// Parts that are the same on every rank, and where they are taken.
     fixed: Vec<(Place, Arc<Term>)>,
     /// Whether the forward takes a part of what it gathers, which may be another one on each rank.
@@ -38,9 +40,31 @@ impl Machine<'_> {
             Some(Value::Number(None) | Value::Share(_)) => last == "split",
             _ => false,
         };
-        if let Some(parts) = self.deriving.as_mut().map(|d| &mut d.parts).filter(|p| each && p.each.len() < MOST_PARTS)
-        {
+        if each {
+            self.note_part(part);
+        }
+    }
+
+    /// Notes that a tensor is a part of which there is one for each rank.
+    pub fn note_each(&mut self, part: &Value) {
+        let Value::Tensor(id) = part else { return };
+        if let Some(term) = self.w.heap.tensor(*id).and_then(|t| t.term.clone()) {
+            self.note_part(&term);
+        }
+    }
+
+    fn note_part(&mut self, part: &Arc<Term>) {
+        if let Some(parts) = self.deriving.as_mut().map(|d| &mut d.parts).filter(|p| p.each.len() < MOST_PARTS) {
             parts.each.push(part.clone());
+        }
+    }
+
+    /// Notes that parts of which there is one for each rank were stacked along the first dim.
+    pub fn note_stack(&mut self, part: &Arc<Term>, stack: &Arc<Term>) {
+        let Some(parts) = self.deriving.as_mut().map(|d| &mut d.parts) else { return };
+        let known = parts.each.iter().any(|p| Arc::ptr_eq(p, part)) && parts.stacked.len() < MOST_PARTS;
+        if known && **stack != Term::Unknown {
+            parts.stacked.push(stack.clone());
         }
     }
 
@@ -57,13 +81,18 @@ impl Machine<'_> {
         }
     }
 
-    /// A slice that starts where the tensor does, along one dim and on every rank.
+    /// A slice that starts where the tensor does, along one dim and on every rank; one of stacked parts, by a number that is written there.
     pub fn fixed_slice(&mut self, x: &Arc<Term>, index: &Value) -> Option<Arc<Term>> {
         self.note_cut(x);
         let items: Vec<Value> = match index {
             Value::Tuple(items) => items.to_vec(),
             one => vec![one.clone()],
         };
+        if let [Value::Const(Const::Int(at))] = items.as_slice() {
+            let stacked = &self.deriving.as_ref()?.parts.stacked;
+            let of_ranks = x.steps().into_iter().any(|step| stacked.iter().any(|s| **s == *step));
+            return of_ranks.then(|| self.fixed(x, 0, *at))?;
+        }
         let rank = self.deriving.as_ref()?.rank;
         let ellipsis = items.iter().position(|v| matches!(v, Value::Const(Const::Ellipsis)));
         let mut found = None;

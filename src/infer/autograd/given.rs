@@ -72,6 +72,7 @@ impl Machine<'_> {
     /// The parts of a tensor, one for each rank, as a list.
     pub fn parts(&mut self, whole: &Arc<Term>, rank: usize) -> Value {
         let part = self.term_tensor(Term::chunk(whole, 0), rank);
+        self.note_each(&part);
         Value::List(self.fresh(Cell::List(ListCell { items: Vec::new(), rest: Some(part) })))
     }
 }

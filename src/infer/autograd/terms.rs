@@ -260,13 +260,7 @@ impl Machine<'_> {
                     Some(term) => Arc::new(term),
                 }
             }
-            "stack" => {
-                let part = self.part_term(&first);
-                match (part.as_ref(), self.dim_argument(call, args, 0)) {
-                    (Term::Gathered { .. }, Some(at)) => Arc::new(Term::Stacked { at, part }),
-                    _ => self.math(call, args),
-                }
-            }
+            "stack" => self.stacked(&first, call, args),
             "sum" | "mean" if self.sums_ranks(&x, call, args) => match x.as_ref() {
                 Term::Stacked { part, .. } => match part.as_ref() {
                     Term::Gathered { axes, x } => {
@@ -345,6 +339,20 @@ impl Machine<'_> {
                 let length = given(call.rule.args.index("length"));
                 self.fixed_narrow(x, dim, &start, &length).unwrap_or_else(|| self.math(call, args))
             }
+        }
+    }
+
+    /// Parts along a dim of their own.
+    fn stacked(&mut self, parts: &Value, call: &OpCall<'_>, args: &CallArgs) -> Arc<Term> {
+        let part = self.part_term(parts);
+        match (part.as_ref(), self.dim_argument(call, args, 0)) {
+            (Term::Gathered { .. }, Some(at)) => Arc::new(Term::Stacked { at, part }),
+            (_, Some(0)) => {
+                let stack = self.math(call, args);
+                self.note_stack(&part, &stack);
+                stack
+            }
+            _ => self.math(call, args),
         }
     }
 

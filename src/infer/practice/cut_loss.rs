@@ -7,6 +7,7 @@ use super::cut::{class_of, is_module, is_trained};
 use super::found::Practice;
 use super::gradient::{Walk, gives_loss, may_cut};
 use super::made::{ASTRAY, Communicates, Cut, MODULE, PARAMS, direct, through};
+use super::near;
 use super::view::View;
 use super::{Found, Lint};
 use crate::project::{FuncRef, Project};
@@ -24,6 +25,16 @@ const WATCHED: &[&str] = &["metric", "log", "report", "valid", "test", "monitor"
 /// Beginnings of words of what is no feature: numbers that scale the result.
 const NUMBERS: &[&str] =
     &["scale", "temp", "tau", "bias", "margin", "alpha", "beta", "eps", "gamma", "coef", "world", "rank"];
+
+/// What shows that of two kinds of features one is to have no gradient.
+pub(super) const ONE_SIDED: &[&str] =
+    &["momentum", "queue", "teacher", "target_", "freeze", "frozen", "ema", "memory", "stop_grad", "no_grad", "lock_"];
+
+/// Stems of names of features that have none.
+const KEYS: &[&str] = &["q", "k", "query", "key", "neg", "negative", "target", "ref", "reference", "bank"];
+
+/// Last words of names of features.
+const FEATURES: &[&str] = &["features", "feature", "feats", "feat", "embeds", "embed", "embeddings", "emb", "embs"];
 
 /// Parts of names of the weights of a mixture, which are trained through what they weigh.
 const WEIGHTS: &[&str] = &["prob", "weight", "score", "gate", "gating", "logit"];
@@ -57,6 +68,7 @@ pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     }
     let Some(walk) = Walk::whole(lint, view) else { return };
     let numbers = bits(view, |name| named(name, NUMBERS));
+    siblings(view, &walk, file, out);
     // Where a flag chooses, what is returned through a collective may be asked for without gradients only.
     if walk.firsts().iter().any(|returned| returned & PARAMS & !numbers != 0) {
         return;
@@ -67,6 +79,42 @@ pub fn losses<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         }
         report(&walk.cuts, returned, |cut| cut.input & PARAMS & !numbers != 0, out);
     }
+}
+
+/// Features that a loss takes in pairs, of which one reaches it through a raw collective alone: `z_j @ all_z_i.T`.
+fn siblings(view: &View<'_>, walk: &Walk<'_, '_>, file: &str, out: &mut Found) {
+    let names: Vec<&str> = view.func.params.iter().take(30).map(|p| p.name.as_str()).collect();
+    let returned = walk.firsts().iter().fold(0, |all, made| all | made);
+    if returned & (ASTRAY | MODULE) != 0 || near::has_any(&near::bare(file), ONE_SIDED) || file.contains("detach") {
+        return;
+    }
+    for (i, name) in names.iter().enumerate() {
+        let paired = names.iter().enumerate().any(|(j, other)| {
+            let (own, of_other) = (1 << i, 1 << j);
+            i != j && returned & own == 0 && returned & of_other != 0 && are_siblings(name, other)
+        });
+        if paired {
+            report(&walk.cuts, returned, |cut| cut.input & PARAMS == 1 << i, out);
+        }
+    }
+}
+
+/// Whether two names say that values are of one kind: `z_i` and `z_j`, `x1` and `x2`, `image_features` and `text_features`.
+pub(super) fn are_siblings(a: &str, b: &str) -> bool {
+    let parts = |name: &str| match name.rsplit_once('_') {
+        Some((stem, last)) => (stem.to_owned(), last.to_owned()),
+        None => {
+            let stem = name.trim_end_matches(|c: char| c.is_ascii_digit());
+            (stem.to_owned(), name[stem.len()..].to_owned())
+        }
+    };
+    let ((stem, last), (other, end)) = (parts(a), parts(b));
+    let counts = |word: &str| word.len() == 1 && !stem.is_empty();
+    let numbered = stem == other && counts(&last) && counts(&end);
+    numbered
+        || last == end
+            && FEATURES.contains(&last.as_str())
+            && [stem, other].iter().all(|s| !s.is_empty() && !KEYS.contains(&s.as_str()))
 }
 
 /// Values whose `backward()` is called, and that come from a model through raw collectives alone.

@@ -127,6 +127,7 @@ mod named_gradients;
 mod narrow;
 pub mod near;
 mod needed;
+mod never_synced;
 mod never_waited;
 mod new_groups;
 mod no_result;
@@ -222,6 +223,7 @@ mod shift_in_part;
 mod shifted;
 mod shifted_chunks;
 mod sibling_marks;
+mod sibling_rows;
 pub mod sizes;
 pub mod slips;
 mod slopes_of_all;
@@ -362,6 +364,7 @@ const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
     order::order,
     data_sum::steps,
     uncalled::finalisers,
+    never_synced::wrappers,
     doubled::twice,
     doubled::wrapped,
     doubled::parts,

@@ -311,7 +311,8 @@ fn is_plainly_called(view: &View<'_>, module: ModuleId, at: usize, attribute: &s
     };
     let Some(init) = near::functions(view, module).into_iter().find(around) else { return false };
     let Some(holder) = view.project.func(init).class else { return false };
-    let uses = file.matches(&format!(".{attribute}")).count();
+    let name = |c: char| c.is_alphanumeric() || c == '_';
+    let uses = file.split(&format!(".{attribute}")).skip(1).filter(|rest| !rest.starts_with(name)).count();
     let mut seen = 1;
     for method in near::methods(&near::shared(view, init), holder) {
         let code = method.code();
@@ -319,7 +320,38 @@ fn is_plainly_called(view: &View<'_>, module: ModuleId, at: usize, attribute: &s
         if calls > 0 && (near::communicates(&method) || near::has_any(code, &[".apply(", "reduce", "psum"])) {
             return false;
         }
+        if calls > 0 && is_handed_on(&method, attribute) {
+            return false;
+        }
         seen += calls;
     }
     seen > 1 && seen == uses
+}
+
+/// Whether a method returns what an attribute gives as it is, or gives it to another method of its class or a function of the project.
+fn is_handed_on(view: &View<'_>, attribute: &str) -> bool {
+    let class = near::class_of(view).map(|class| ClassRef { module: view.at.module, class });
+    let mut held: FxHashSet<LocalId> = FxHashSet::default();
+    for step in 0..view.steps.len() {
+        let reads = view.reads(step).into_iter().any(|o| near::local(o).is_some_and(|l| held.contains(&l)));
+        match view.value(step) {
+            Some(Rvalue::CallMethod { base, name, .. }) if name == attribute && near::is_self(view, base) => {
+                held.extend(view.binds(step));
+            }
+            Some(Rvalue::Use(_)) if reads => held.extend(view.binds(step)),
+            Some(Rvalue::CallMethod { base, name, .. }) if reads => {
+                let own = || class.is_some_and(|class| view.project.own_method(class, name).is_some());
+                if near::is_self(view, base) && own() {
+                    return true;
+                }
+                if FORMS.contains(&name.as_str()) {
+                    held.extend(view.binds(step));
+                }
+            }
+            Some(Rvalue::Call { callee, .. }) if reads && near::function(view, callee).is_some() => return true,
+            None if reads && matches!(view.steps[step].stmt, Stmt::Return { .. }) => return true,
+            _ => {}
+        }
+    }
+    false
 }

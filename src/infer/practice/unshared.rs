@@ -8,6 +8,11 @@ use crate::source::{Name, Place};
 pub enum Unshared {
     /// Each rank scores its own rows against those of all, which a raw gather gives; where, and the call around that.
     KeysWithoutGradient { rows: Place, called: Option<Place> },
+    /// Of two kinds of features that are gathered side by side, one is cut off its gradient: it is detached, or its own rows are not put back.
+    SiblingCut { features: Name, sibling: Name, kept: Place, detached: bool },
+    /// A loop steps with a model in a wrapper of the project's own whose method that reduces gradients is named nowhere; where the model is
+    /// wrapped, where gradients are computed, and what would reduce them.
+    NeverCalled { wrapper: Name, method: Name, wrapped: Place, backward: Place, reduces: Place },
     /// A buffer follows statistics of this rank's samples; where they are taken, and what shows that ranks are to have the same.
     RunningAlone { class: Name, buffer: Name, taken: Place, shared: Place },
     /// Something along a sequence is cut in one run where tokens are cut in two chunks; where these are taken.

@@ -39,7 +39,7 @@ mod trainers;
 mod unsure;
 pub mod value;
 pub mod verdict;
-mod wrappers;
+pub mod wrappers;
 mod written;
 
 use super::finding::{Finding, FindingKind};

@@ -5,7 +5,7 @@
 use super::Run;
 use super::value::{ModId, State, Val};
 use crate::ir::{Operand, Rvalue, Stmt};
-use crate::project::ClassRef;
+use crate::project::{ClassRef, Project};
 use crate::source::Name;
 
 /// Methods of all modules that give the module itself.
@@ -28,6 +28,25 @@ const UNDONE: &[&str] = &[
     ".norm()",
 ];
 
+/// The attribute in which a class keeps the module that its constructor is given and that its forward calls, and does nothing else.
+pub fn kept(project: &Project, class: ClassRef) -> Option<Name> {
+    let forward = project.func(project.own_method(class, "forward")?);
+    let own = forward.params.first()?.local;
+    let [.., before, last] = &**forward.body() else { return None };
+    let (Stmt::Return { value: Operand::Local(result) }, Stmt::Assign { dst, value }) = (&last.stmt, &before.stmt)
+    else {
+        return None;
+    };
+    let Rvalue::CallMethod { base: Operand::Local(base), name, .. } = value else { return None };
+    if dst != result || *base != own {
+        return None;
+    }
+    let init = project.func(project.own_method(class, "__init__")?);
+    let given = |value: &Operand| matches!(value, Operand::Local(l) if init.params.iter().any(|p| p.local == *l));
+    let keeps = |stmt: &Stmt| matches!(stmt, Stmt::SetAttr { name: attr, value, .. } if attr == name && given(value));
+    init.body().iter().any(|node| keeps(&node.stmt)).then(|| name.clone())
+}
+
 impl Run<'_> {
     /// The attribute in which objects of a module's class keep the module that they wrap.
     pub fn wraps(&self, class: ClassRef) -> Option<Name> {
@@ -35,25 +54,10 @@ impl Run<'_> {
         if !text.contains("grad") || !REDUCES.iter().any(|word| text.contains(word)) {
             return None;
         }
-        let forward = self.project.func(self.project.own_method(class, "forward")?);
-        let own = forward.params.first()?.local;
-        let [.., before, last] = &**forward.body() else { return None };
-        let (Stmt::Return { value: Operand::Local(result) }, Stmt::Assign { dst, value }) = (&last.stmt, &before.stmt)
-        else {
-            return None;
-        };
-        let Rvalue::CallMethod { base: Operand::Local(base), name, .. } = value else { return None };
-        if dst != result || *base != own {
-            return None;
-        }
-        let init = self.project.func(self.project.own_method(class, "__init__")?);
-        let given = |value: &Operand| matches!(value, Operand::Local(l) if init.params.iter().any(|p| p.local == *l));
-        let kept =
-            |stmt: &Stmt| matches!(stmt, Stmt::SetAttr { name: attr, value, .. } if attr == name && given(value));
-        let kept = init.body().iter().any(|node| kept(&node.stmt));
+        let name = kept(self.project, class)?;
         // Elsewhere the factor may be undone, or may not matter; which files say so is looked for once in a run.
         let undone = || UNDONE.iter().any(|word| self.files.saying(word).next().is_some());
-        (kept && !undone()).then(|| name.clone())
+        (!undone()).then_some(name)
     }
 
     /// The module that an object wraps.

@@ -1,0 +1,77 @@
+//! Wrappers of the project's own that nobody asks for their reduction. In: a function with a backward pass and a step over a model that it wraps. Out: the step, where the
+//! method of the wrapper that reduces gradients is named nowhere but where it stands. Never: a wrapper with hooks, one whose forward does anything but call
+//! the module, or a function that communicates in any other way. Source: DESIGN.md section 7. Next: `uncalled.rs`, for functions.
+
+use super::found::Practice;
+use super::unshared::Unshared;
+use super::view::View;
+use super::{Found, Lint, data_sum, near};
+use crate::infer::scale::wrappers;
+use crate::ir::{FuncKind, Rvalue};
+use crate::project::{ClassRef, FuncRef, Resolved};
+
+/// Words of wrappers that reduce on their own, or of subclasses that may.
+const ALONE: &[&str] = &["_hook", "autograd.function", "super().step", "queue_callback"];
+
+pub fn wrappers<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    if !matches!(view.func.kind, FuncKind::Function | FuncKind::Module) || !view.collectives().is_empty() {
+        return;
+    }
+    let Some((backward, last)) = data_sum::region(view) else { return };
+    let place = view.place(view.steps[last].id);
+    if out.iter().any(|(at, _)| *at == place) || !is_alone(lint, view, backward + 1..last) {
+        return;
+    }
+    let wrapped = (0..backward).filter_map(|step| Some((step, made(view, step)?)));
+    let mut asleep = wrapped.filter_map(|(step, class)| Some((step, class, sleeping(lint, view, class)?)));
+    let (Some((step, class, method)), None) = (asleep.next(), asleep.next()) else { return };
+    let func = view.project.func(method);
+    let of_method = lint.view(method);
+    let Some((reduces, _)) = of_method.collectives().first() else { return };
+    let mistake = Unshared::NeverCalled {
+        wrapper: view.project.class(class).name.clone(),
+        method: func.name.clone(),
+        wrapped: view.place(view.steps[step].id),
+        backward: view.place(view.steps[backward].id),
+        reduces: of_method.place(of_method.steps[*reduces].id),
+    };
+    out.push((place, Practice::Unshared(mistake)));
+}
+
+/// Whether nothing between the backward pass and the step communicates, or is not known.
+fn is_alone<'a>(lint: &Lint<'a>, view: &View<'a>, between: std::ops::Range<usize>) -> bool {
+    let silent = |at: &FuncRef| lint.view(*at).collectives().is_empty();
+    between.clone().all(|step| data_sum::is_followed(view, step))
+        && data_sum::reached(lint, view, between).is_some_and(|all| all.iter().all(silent))
+        && !near::has_any(&near::bare(view.file()), ALONE)
+}
+
+/// The class of the project of which a step makes an object that is kept under a name and called.
+fn made(view: &View<'_>, step: usize) -> Option<ClassRef> {
+    let value @ Rvalue::Call { .. } = view.value(step)? else { return None };
+    match view.project.path(&view.callee(value)?) {
+        Resolved::Class(class) => Some(class),
+        _ => None,
+    }
+}
+
+/// The method of a wrapper that reduces gradients, where nothing names it and nothing else in the class reduces.
+fn sleeping(lint: &Lint<'_>, view: &View<'_>, class: ClassRef) -> Option<FuncRef> {
+    wrappers::kept(view.project, class)?;
+    let init = lint.view(view.project.own_method(class, "__init__")?);
+    let text = near::bare(init.text(init.spot(view.project.class(class).span)));
+    let methods = near::methods(&init, class.class);
+    let mut reduces = methods.iter().filter(|m| !m.collectives().is_empty() && m.code().contains(".grad"));
+    let (Some(method), None) = (reduces.next(), reduces.next()) else { return None };
+    let named = method.func.name.starts_with("__") || method.func.name == "forward" || method.func.name == "backward";
+    let bases = lint.settings.statics.external_bases(class).all(|base| base.ends_with("Module"));
+    let plain = !named && bases && !near::has_any(&text, ALONE);
+    (plain && is_named_once(lint, &method.func.name)).then_some(method.at)
+}
+
+/// Whether a name stands in one place of the project alone: where it is defined.
+fn is_named_once(lint: &Lint<'_>, name: &str) -> bool {
+    // What a comment says is called nowhere.
+    let in_file = |file| near::words(&near::bare(lint.files[file].whole()), &name.to_lowercase()).count();
+    lint.files.saying(name).map(in_file).sum::<usize>() == 1
+}
