@@ -719,6 +719,7 @@ fn was_communicated(state: &AxisState, here: Place, detached: bool) -> bool {
             | Why::Factory
             | Why::Parameter
             | Why::Unmarked(_)
+            | Why::MarkedWhere
             | Why::Whole(_)
             | Why::Narrowed(_)
             | Why::Mode(_)

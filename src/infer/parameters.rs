@@ -17,6 +17,7 @@ use crate::project::{Binding, ClassRef, FuncRef, ModuleId, Project, Resolved};
 use crate::rules::{ProtocolRule, RuleBook};
 use crate::source::{Name, Place, Span};
 use crate::types::{Axis, AxisState, AxisType, Origin, Reason, Spmd, Tri};
+use std::sync::Arc;
 
 /// The axes over which code of a module leaves unmarked parameters whole, with the names that its framework covers.
 pub fn protocol<'a>(project: &Project, rules: &'a RuleBook, module: ModuleId) -> Option<&'a ProtocolRule> {
@@ -39,7 +40,8 @@ impl Machine<'_> {
         let Value::Object(receiver) = object else { return };
         let notes = self.constructor_hints(class);
         let layer = self.rule_of_class(class);
-        for world in worlds {
+        let mut unmarked: Vec<(ObjId, Axis)> = Vec::new();
+        for world in worlds.iter_mut() {
             self.noted(*receiver, &notes, world);
             let all = parameters(world, *receiver);
             for (name, tensor, home) in all.iter().map(|(n, t, h)| (n, *t, *h)) {
@@ -78,11 +80,42 @@ impl Machine<'_> {
                         let reason = Reason::Unmarked(Name::from(name.as_str()));
                         let origin = Origin::new(at, reason, Some(Spmd::Invariant));
                         t.local.set(&axis, AxisState { set: AxisType::I, shard: None, nest: 0, origin: Some(origin) });
+                        unmarked.push((tensor, axis));
                     }
                 }
             }
             self.settle_whole(class, &all, world);
         }
+        if worlds.len() > 1 {
+            unmarked.iter().for_each(|(tensor, axis)| self.marked_elsewhere(*tensor, axis, worlds));
+        }
+    }
+
+    /// Notes of a parameter that is marked in some configurations what it is that decides, for those in which it is not.
+    fn marked_elsewhere(&self, tensor: ObjId, axis: &Axis, worlds: &mut [World]) {
+        let marked = worlds.iter().find_map(|world| {
+            let origin = world.heap.tensor(tensor)?.local.get(axis).origin.clone()?;
+            let marks = matches!(origin.reason, Reason::Parameter) && origin.decided == Some(Spmd::Replicate);
+            marks.then_some(origin.place)
+        });
+        let Some(place) = marked.map(|mark| self.condition_of(mark).unwrap_or(mark)) else { return };
+        let origin = Origin::new(place, Reason::MarkedWhere, Some(Spmd::Replicate));
+        for world in worlds {
+            let Some(t) = world.heap.tensor_mut(tensor) else { continue };
+            let mut state = t.local.get(axis).clone();
+            if let Some(known) = state.origin.as_mut().filter(|o| matches!(o.reason, Reason::Unmarked(_))) {
+                Arc::make_mut(known).from = Some(origin.clone());
+                t.local.set(axis, state);
+            }
+        }
+    }
+
+    /// The innermost condition around a statement.
+    fn condition_of(&self, place: Place) -> Option<Place> {
+        let view = View::new(self.project, self.rules, self.files, self.project.function_at(place)?);
+        let step = view.steps.iter().find(|step| view.place(step.id) == place)?;
+        let test = view.test_of(step.guards.last()?)?;
+        Some(view.place(view.steps[test].id))
     }
 
     /// Tells apart the configurations in which the one reducer that takes a parameter by its name runs, and in which not.

@@ -22,6 +22,8 @@ pub enum Reason {
     Parameter,
     /// A parameter, by name, that is whole on every rank and carries no mark, so that nothing sums its gradient.
     Unmarked(Name),
+    /// What decides whether such a parameter is marked, in other configurations.
+    MarkedWhere,
     /// A parameter, by name, that is whole on every rank beside others that are split; who sums its gradient is not known.
     Whole(Name),
     /// The use that left only this possibility.

@@ -336,6 +336,7 @@ pub fn reason(axis: &str, origin: &Origin) -> String {
         Reason::Unmarked(_) => {
             format!("{what} on `{axis}`: whole on every rank and without a mark, so nothing sums its gradient")
         }
+        Reason::MarkedWhere => "marked under this condition alone".to_string(),
         Reason::Whole(_) => format!("whole on every rank of `{axis}`: made here"),
         Reason::Narrowed(name) => {
             let last = name.rsplit('.').next().unwrap_or(name).trim_matches('_');

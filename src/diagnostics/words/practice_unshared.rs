@@ -26,6 +26,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::MarkedComplete { module, mark, axes, layer, first, sum } => {
             marked_complete((module, mark), axes, (layer, *first), *sum)
         }
+        Unshared::OwnPartOfKeys { class, rows, called } => own_part_of_keys(class, *rows, *called),
         Unshared::SiblingCut { features, sibling, kept, detached } => sibling_cut(features, sibling, *kept, *detached),
         Unshared::NeverCalled { wrapper, method, wrapped, backward, reduces } => {
             never_called((wrapper, method), *wrapped, *backward, *reduces)
@@ -89,6 +90,18 @@ fn keys_without_gradient(rows: Place, called: Option<Place>) -> Draft {
     draft.labels.extend(called.map(|at| spot(at, "gathers features that are trained".to_string())));
     draft.labels.push(spot(rows, "this rank's rows against the features of all ranks".to_string()));
     draft.help.push("gather with a gradient: `torch.distributed.nn.functional.all_gather`".to_string());
+    draft
+}
+
+fn own_part_of_keys(class: &str, rows: Place, called: Option<Place>) -> Draft {
+    let title = format!(
+        "features get no gradient as keys of other rows: the backward of `{class}` sums nothing, and each rank scores its own rows alone"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_CUT, title);
+    draft.primary = "what the losses of other ranks ask of this rank's part is left out".to_string();
+    draft.labels.extend(called.map(|at| spot(at, "gathers features that are trained".to_string())));
+    draft.labels.push(spot(rows, "this rank's rows against the features of all ranks".to_string()));
+    draft.help.push("reduce-scatter the gradient, or all-reduce it before the own part is taken".to_string());
     draft
 }
 

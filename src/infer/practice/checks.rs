@@ -405,7 +405,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     ]),
     of_words(&["fsdp_group", "fsdp_mesh"], wrapper_size::losses).with(&[&["dp_size"], &["loss"]]),
     of_words(&["all_reduce(num_"], number_of_all::losses).with(&[&["all_reduce(num_"]]),
-    of_words(&["all_gather"], local_rows::keys).with(&[&["entropy"]]),
+    of_words(&["all_gather"], local_rows::keys).with(&[&["entropy", "logits"]]),
     of_words(&["all_gather"], sibling_rows::cuts).with(&[&["features", "feats", "embed", "z_"]]),
     of_words(&["optimizer_step"], sharded_step::averages).with(&[&["optimizer_step("]]),
     of_words(&["gather_for_metrics"], metric_of_mean::gathers).with(&[&["gather_for_metrics("], &["mean("]]),

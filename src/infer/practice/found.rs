@@ -211,6 +211,14 @@ impl Practice {
         }
     }
 
+    /// Where keys are scored whose gradient is not summed: what types say of it there is the same mistake.
+    pub fn scores_keys(&self) -> Option<Place> {
+        match self {
+            Practice::Unshared(super::unshared::Unshared::OwnPartOfKeys { rows, .. }) => Some(*rows),
+            _ => None,
+        }
+    }
+
     /// Whether the mistake is one of gradients alone: without any nothing is wrong.
     pub fn is_of_gradients(&self) -> bool {
         matches!(

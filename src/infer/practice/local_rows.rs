@@ -10,9 +10,9 @@ use super::near;
 use super::own_labels::{MOST_STEPS, SAME, TURNS, entropy, gathered, product};
 use super::unshared::Unshared;
 use super::view::View;
-use crate::ir::{FuncKind, Stmt};
+use crate::ir::{ClassId, FuncKind, Operand, Stmt};
 use crate::project::{ClassRef, FuncRef};
-use crate::source::{Place, Span};
+use crate::source::{Name, Place, Span};
 use std::rc::Rc;
 
 /// What shows that keys are to have no gradient, or that rows of all ranks are scored.
@@ -33,14 +33,16 @@ const INTENDED: &[&str] = &[
 /// The same, of the class or function that scores, and of the function that gathers; elsewhere in the file another function may have them.
 const NEAR: &[&str] = &["no_grad", "with_grad", "inference_mode"];
 
+/// What may sum in a backward.
+const SUMS: &[&str] = &["reduce", "psum", "all_to_all", ".apply(", "all_gather"];
+
 /// What a function without gradients may have that is no evaluation of what others have computed.
 const TRAINS: &[&str] = &["loss", "model", "encode", "forward", "self.", "backbone", "criterion", "entropy"];
 
 /// `image @ all_text.t()` and `text @ all_image.t()`, where `all_text` and `all_image` come from `dist.all_gather`
 pub fn keys(view: &View<'_>, out: &mut Found) {
     let mut scored: Vec<(Place, Place, Option<Place>)> = Vec::new();
-    for step in 0..view.steps.len() {
-        let Some((scores, _)) = entropy(view, step) else { continue };
+    for (step, scores) in scores(view) {
         let Some(((rows, at), (columns, from))) = product(view, &view.expr(scores), step, MOST_STEPS) else { continue };
         if gathered(view, &rows, at, MOST_STEPS).is_some() {
             continue;
@@ -48,6 +50,13 @@ pub fn keys(view: &View<'_>, out: &mut Found) {
         if let Some(place) = gathered(view, &columns, from, MOST_STEPS) {
             let called = called(view, &columns, from, MOST_STEPS).map(|call| view.place(view.steps[call].id));
             scored.push((place, view.place(view.steps[from].id), called.filter(|called| *called != place)));
+        }
+    }
+    for (place, rows, called) in &scored {
+        if let Some((backward, class)) = keeps_own_part(view, *place).filter(|_| labels_of_rank(view)) {
+            let mistake = Unshared::OwnPartOfKeys { class, rows: *rows, called: *called };
+            out.push((backward, Practice::Unshared(mistake)));
+            return;
         }
     }
     let [(first, rows, called), .., (last, ..)] = scored.as_slice() else { return };
@@ -61,6 +70,53 @@ pub fn keys(view: &View<'_>, out: &mut Found) {
         return;
     }
     out.push((*first, Practice::Unshared(Unshared::KeysWithoutGradient { rows: *rows, called: *called })));
+}
+
+/// Where the backward of the autograd function that a gather stands in returns this rank's part of the gradient and sums nothing.
+fn keeps_own_part(view: &View<'_>, gather: Place) -> Option<(Place, Name)> {
+    let forward = near::shared(view, function_at(view, gather)?);
+    let class = near::autograd_class(&forward).filter(|_| forward.func.name == "forward")?;
+    let backward = near::shared(view, view.project.own_method(class, "backward")?);
+    let returned = (0..backward.steps.len()).filter(|step| matches!(backward.steps[*step].stmt, Stmt::Return { .. }));
+    let mut returned = returned.collect::<Vec<usize>>().into_iter();
+    let (Some(at), None) = (returned.next(), returned.next()) else { return None };
+    let cuts =
+        near::has_any(backward.code(), &["narrow(", "chunk(", "split(", "[rank", ".rank", "get_rank", "ordinal"]);
+    let silent = backward.collectives().is_empty() && !near::has_any(backward.code(), SUMS);
+    (cuts && silent).then(|| (backward.place(backward.steps[at].id), view.project.class(class).name.clone()))
+}
+
+/// Whether some labels of a function count from this rank's rows on.
+fn labels_of_rank(view: &View<'_>) -> bool {
+    let of_rank = |step| entropy(view, step).is_some_and(|(_, labels)| near::names_rank(view, &view.expr(labels)));
+    let ordinal = || near::has_any(view.code(), &["get_ordinal(", "global_ordinal("]);
+    (0..view.steps.len()).any(|step| of_rank(step) || entropy(view, step).is_some() && ordinal())
+}
+
+/// What a function takes the cross entropy of, or gives to a method of its class that does.
+fn scores<'a>(view: &View<'a>) -> Vec<(usize, &'a Operand)> {
+    let taken = |step| entropy(view, step).map(|(scores, _)| (step, scores));
+    let own: Vec<(usize, &Operand)> = (0..view.steps.len()).filter_map(taken).collect();
+    if !own.is_empty() || !near::class_of(view).is_some_and(|class| takes_entropy_of(view, class)) {
+        return own;
+    }
+    let returned = |step: usize| match view.steps[step].stmt {
+        Stmt::Return { value } => {
+            let (_, made) = view.source(value)?;
+            Some(near::items(made)?.into_iter().map(|item| (step, item)).collect::<Vec<_>>())
+        }
+        _ => None,
+    };
+    (0..view.steps.len()).filter_map(returned).flatten().collect()
+}
+
+/// Whether a method of a class takes the cross entropy of what this one gives it.
+fn takes_entropy_of(view: &View<'_>, class: ClassId) -> bool {
+    let called = format!("self.{}(", view.func.name.to_lowercase());
+    let mut methods = near::methods(view, class).into_iter().filter(|method| method.at != view.at);
+    methods.any(|method| {
+        method.code().contains(&called) && (0..method.steps.len()).any(|step| entropy(&method, step).is_some())
+    })
 }
 
 /// The call that gives the columns.

@@ -559,9 +559,18 @@ impl<'a> Practices<'a> {
         Practices { lint, found, failed, memo }
     }
 
-    /// Leaves out what is wrong with gradients alone, where none are recorded.
+    /// Leaves out what is wrong with gradients alone, where none are recorded, and what a check of keys says better.
     pub fn settle(&self, told: &mut Vec<Finding>) {
+        let around = |place: Place| self.lint.project.function_at(place);
+        let keys: Vec<FuncRef> =
+            self.found.iter().filter_map(|(_, practice)| practice.scores_keys()).filter_map(around).collect();
+        let again = |finding: &Finding| {
+            finding.kind.is_mixed() && around(finding.place).is_some_and(|function| keys.contains(&function))
+        };
         told.retain(|finding| !(finding.kind.is_of_gradients() && unrecorded::is_idle(&self.lint, finding.place)));
+        if !keys.is_empty() {
+            told.retain(|finding| !again(finding));
+        }
     }
 
     /// The findings. `told`: what execution has found.

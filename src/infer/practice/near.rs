@@ -104,7 +104,7 @@ pub fn code(view: &View<'_>, span: Span) -> String {
     bare(view.files[view.project.file(view.at.module)].slice(span))
 }
 
-/// A text without its comments and without what strings of several words say, in lowercase. Strings of one word may be names.
+/// A text without its comments and without what strings of several words or lines say, in lowercase. Strings of one word may be names.
 pub fn bare(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut rest = text.strip_suffix('\n').unwrap_or(text);
@@ -121,7 +121,7 @@ pub fn bare(text: &str) -> String {
                     _ => quote,
                 };
                 let (said, after) = from.split_at(string_end(from, quote));
-                match said.trim_matches(['"', '\'']).contains(char::is_whitespace) {
+                match quote.len() == 3 || said.trim_matches(['"', '\'']).contains(char::is_whitespace) {
                     true => out.extend([quote, quote]),
                     false => out.push_str(said),
                 }

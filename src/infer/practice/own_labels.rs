@@ -149,7 +149,9 @@ pub(super) fn gathered(view: &View<'_>, expr: &Expr, step: usize, depth: usize) 
         Expr::Choice(_, a, b) => inner(a).or_else(|| inner(b)),
         // `all_image, all_text = gather([image, text])`
         Expr::Item(whole, index) => match (unfold(view, whole, step), &**index) {
-            (Expr::Call { step: call, .. }, Expr::Const(Const::Int(_))) => listed(view, call, depth),
+            (Expr::Call { step: call, .. }, Expr::Const(Const::Int(at))) => {
+                listed(view, call, depth).or_else(|| item(view, call, *at, depth))
+            }
             _ => None,
         },
         Expr::Call { callee, args, step: call } => {
@@ -166,6 +168,22 @@ pub(super) fn gathered(view: &View<'_>, expr: &Expr, step: usize, depth: usize) 
         }
         _ => None,
     }
+}
+
+/// Where an item of the tuple is gathered that a function of the project returns: the same one on every way.
+fn item(view: &View<'_>, call: usize, at: i64, depth: usize) -> Option<Place> {
+    let inner = near::shared(view, callee(view, view.value(call)?)?);
+    let returned = (0..inner.steps.len()).filter_map(|step| match inner.steps[step].stmt {
+        Stmt::Return { value } => Some((step, value)),
+        _ => None,
+    });
+    let gathered = returned.map(|(step, value)| {
+        let items = near::items(inner.source(value)?.1)?;
+        gathered(&inner, &inner.expr(items.get(usize::try_from(at).ok()?)?), step, depth)
+    });
+    let mut places = gathered.collect::<Option<Vec<Place>>>()?.into_iter();
+    let first = places.next()?;
+    places.all(|place| place == first).then_some(first)
 }
 
 /// Where each entry of the list is gathered that a function of the project puts together.

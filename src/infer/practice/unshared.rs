@@ -8,6 +8,8 @@ use crate::source::{Name, Place};
 pub enum Unshared {
     /// Each rank scores its own rows against those of all, which a raw gather gives; where, and the call around that.
     KeysWithoutGradient { rows: Place, called: Option<Place> },
+    /// The same, where an autograd function gathers, and its backward keeps this rank's part of the gradient and sums nothing.
+    OwnPartOfKeys { class: Name, rows: Place, called: Option<Place> },
     /// Of two kinds of features that are gathered side by side, one is cut off its gradient: it is detached, or its own rows are not put back.
     SiblingCut { features: Name, sibling: Name, kept: Place, detached: bool },
     /// A loop steps with a model in a wrapper of the project's own whose method that reduces gradients is named nowhere; where the model is
