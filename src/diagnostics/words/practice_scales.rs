@@ -143,13 +143,16 @@ fn shares(mistake: &Scales) -> Draft {
 /// A group that is left out, a rank that is in one group alone, data that is split over more ranks than it should be.
 fn other_ranks(mistake: &Scales) -> Draft {
     match mistake {
-        Scales::GroupNotGiven { function, parameter, own, stored } => {
-            let title = format!(
-                "`{function}` is not given `{parameter}`, over which it communicates, and nothing else is done with `{own}`"
-            );
+        Scales::GroupNotGiven { function, parameter, own, stored, asked } => {
+            let rest = match asked {
+                true => format!("and `{own}` says which part of it is this rank's"),
+                false => format!("and nothing else is done with `{own}`"),
+            };
+            let title = format!("`{function}` is not given `{parameter}`, over which it communicates, {rest}");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
             draft.primary = format!("without `{parameter}`");
-            draft.labels.push(spot(*stored, "kept here, and never read".to_string()));
+            let label = if *asked { "the rank in this group" } else { "kept here, and never read" };
+            draft.labels.push(spot(*stored, label.to_string()));
             draft.help.push(format!("pass `{parameter}={own}`"));
             draft
         }

@@ -193,7 +193,7 @@ fn arguments(value: &Rvalue) -> &[Arg] {
 fn cut_by(view: &View<'_>, step: usize) -> Option<Name> {
     let value = view.value(step)?;
     let args = arguments(value);
-    if args.len() < 2 || view.collective(value).is_some() {
+    if args.is_empty() || view.collective(value).is_some() {
         return None;
     }
     if let Some(axis) = bounds_of(view, value).or_else(|| named(view, value)) {
@@ -237,13 +237,29 @@ fn bounds_of<'a>(view: &View<'a>, value: &'a Rvalue) -> Option<Name> {
     if !helper.collectives().is_empty() {
         return None;
     }
+    let of = |o: &Operand| own_group::axes(&helper, &helper.through(o), Gives::Rank, 0);
     helper.steps.iter().find_map(|step| {
-        let Stmt::Assign { value: Rvalue::Binary { op: BinOp::Mul, left, right }, .. } = step.stmt else { return None };
-        let of = |o: &Operand| own_group::axes(&helper, &helper.through(o), Gives::Rank, 0);
-        let axes = of(left).or_else(|| of(right))?;
+        let axes = match step.stmt {
+            Stmt::Assign { value: Rvalue::Binary { op: BinOp::Mul, left, right }, .. } => {
+                of(left).or_else(|| of(right))?
+            }
+            // `x.chunk(2 * size)[rank]`
+            Stmt::Assign { value: Rvalue::Item { base, index }, .. } if is_chunks(&helper, base) => of(index)?,
+            _ => return None,
+        };
         let [axis] = axes.as_slice() else { return None };
         PARTS.contains(&axis.as_str()).then(|| axis.clone())
     })
+}
+
+/// Whether a value is what `chunk` or `split` makes of something.
+fn is_chunks(view: &View<'_>, value: &Operand) -> bool {
+    match near::deep(view, &view.expr(value)) {
+        Expr::Call { callee, .. } => {
+            callee.last_name().is_some_and(|name| ["chunk", "tensor_split", "split"].contains(&name))
+        }
+        _ => false,
+    }
 }
 
 /// The groups that a call is given.

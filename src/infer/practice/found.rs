@@ -352,7 +352,7 @@ pub enum Scales {
     /// All ranks, where the output is made for those of a group.
     BufferOfGroup { collective: Name, size: Name, made: Place },
     /// A call leaves out the group over which the function would communicate; what the caller has for it and nothing reads.
-    GroupNotGiven { function: Name, parameter: Name, own: Name, stored: Place },
+    GroupNotGiven { function: Name, parameter: Name, own: Name, stored: Place, asked: bool },
     /// A collective over other ranks, where a loop or a function names a group that nothing reads.
     UnreadGroup { collective: Name, unread: Name, given: Place },
     /// A collective over some ranks that starts at rank 0 of all; where a variable is set to it.

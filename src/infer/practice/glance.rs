@@ -107,7 +107,7 @@ impl Glance {
 
 /// Whether a function may have a group: as a parameter, or as an attribute of its object.
 fn may_keep_group(func: &Func) -> bool {
-    let given = || func.params.iter().any(group_argument::names_group);
+    let given = || func.params.iter().any(group_argument::may_be_group);
     func.kind == FuncKind::Function && (func.class.is_some() || given())
 }
 
@@ -199,7 +199,7 @@ impl<'a> Glancer<'a> {
             Denoted {
                 communicates: resolved_may_communicate(project, rules, name, resolved.as_ref()),
                 has_group: func
-                    .is_some_and(|f| f.params.iter().any(|p| p.has_default && group_argument::names_group(p))),
+                    .is_some_and(|f| f.params.iter().any(|p| p.has_default && group_argument::may_be_group(p))),
                 is_rank: is_rank(name, path.as_ref()),
                 module: match &resolved {
                     Some(Resolved::Module(of)) => Some(*of),

@@ -13,24 +13,30 @@ use crate::project::{FuncRef, Resolved};
 use crate::source::{FileId, Name, Place};
 use std::collections::BTreeSet;
 
+/// What asks a group for its ranks alone.
+const ASKS: &[&str] = &["get_rank", "get_world_size", "rank", "size", "get_group_rank", "get_local_rank"];
+
 /// Endings of names of groups.
 const ENDS: &[&str] = &["group", "mesh", "_pg"];
 
 /// `clip(params)` in a class with `self.pp_mesh`, which nothing reads, where `clip(params, pp_mesh=None)` reduces over that.
 pub fn left_out(view: &View<'_>, out: &mut Found) {
-    if view.func.kind != FuncKind::Function || view.func.class.is_none() && !view.func.params.iter().any(names_group) {
+    if view.func.kind != FuncKind::Function || view.func.class.is_none() && !view.func.params.iter().any(may_be_group) {
         return;
     }
     for (i, step) in view.steps.iter().enumerate() {
         let Some((at, args)) = called(view, i) else { continue };
         let func = view.project.func(at);
-        for (position, param) in func.params.iter().enumerate().filter(|(_, p)| names_group(p) && p.has_default) {
+        for (position, param) in func.params.iter().enumerate().filter(|(_, p)| may_be_group(p) && p.has_default) {
             if view.argument(args, position, &param.name).is_some() || !reduces_over(view, at, param) {
                 continue;
             }
-            let Some((own, stored)) = unread(view, &param.name) else { continue };
+            let kept = unread(view, &param.name).filter(|_| names_group(param));
+            let kept = kept.map(|(own, stored)| (own, stored, false));
+            let asked = || asked_alone(view, &param.name, i).map(|asked| (param.name.clone(), asked, true));
+            let Some((own, stored, asked)) = kept.or_else(asked) else { continue };
             let (function, parameter) = (func.name.clone(), param.name.clone());
-            let mistake = Scales::GroupNotGiven { function, parameter, own, stored };
+            let mistake = Scales::GroupNotGiven { function, parameter, own, stored, asked };
             out.push((view.place(step.id), Practice::Scales(mistake)));
             return;
         }
@@ -83,7 +89,12 @@ fn is_schedule(view: &View<'_>, base: &Operand) -> bool {
 }
 
 pub fn names_group(param: &Param) -> bool {
-    ENDS.iter().any(|end| param.name.ends_with(end)) && param.name != "group" && param.name != "mesh"
+    may_be_group(param) && param.name != "group" && param.name != "mesh"
+}
+
+/// Whether a parameter is called a group or mesh, be it of whatever axis.
+pub fn may_be_group(param: &Param) -> bool {
+    ENDS.iter().any(|end| param.name.ends_with(end))
 }
 
 /// The function of the project that a step calls, all of whose arguments are seen.
@@ -105,7 +116,44 @@ fn reduces_over(view: &View<'_>, at: FuncRef, param: &Param) -> bool {
     let of = |o: &Operand| near::deep(&inner, &inner.expr(o)).mentions(param.local);
     defaults_to_none(view, at, param)
         && inner.defs(param.local).is_empty()
-        && inner.collectives().iter().any(|(_, c)| c.group.is_some_and(of))
+        && (inner.collectives().iter().any(|(_, c)| c.group.is_some_and(of))
+            || (0..inner.steps.len()).any(|step| exchanges_objects(&inner, step).is_some_and(of)))
+}
+
+/// The group over which a step exchanges objects: `all_gather_object(out, data, group=group)`.
+fn exchanges_objects<'a>(view: &View<'a>, step: usize) -> Option<&'a Operand> {
+    let value = view.value(step)?;
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+    near::written_name(view, value).filter(|name| name.contains("_object"))?;
+    args.iter().find(|arg| matches!(&arg.kind, ArgKind::Keyword(name) if name == "group")).map(|arg| &arg.value)
+}
+
+/// Where a parameter that is a group is asked for the place of this rank in it, behind a step and with nothing else done with it.
+fn asked_alone(view: &View<'_>, name: &Name, after: usize) -> Option<Place> {
+    let param = view.func.params.iter().find(|p| p.name == *name && !p.has_default)?;
+    let asks = |step: usize| near::name_of_call(view, step).is_some_and(|name| ASKS.contains(&name.as_str()));
+    let readers = view.readers(param.local);
+    if !readers.iter().all(|step| asks(*step)) || !view.defs(param.local).is_empty() {
+        return None;
+    }
+    // The rank picks a part of what was made of what the call gave.
+    let picks = |asked: usize| {
+        (after..view.steps.len()).any(|step| match view.value(step) {
+            Some(Rvalue::Item { base, index }) => {
+                let of = |operand: &Operand, made: usize| {
+                    view.binds(made).iter().any(|l| near::comes_from(view, operand, *l, made))
+                };
+                let made = near::local(base).is_some_and(|l| view.defs(l).iter().any(|def| *def >= after));
+                made && of(index, asked)
+            }
+            _ => false,
+        })
+    };
+    let rank = |step: &&usize| {
+        let named = near::name_of_call(view, **step).is_some_and(|name| name.contains("rank"));
+        **step > after && named && picks(**step)
+    };
+    readers.iter().find(rank).map(|step| view.place(view.steps[*step].id))
 }
 
 pub(super) fn defaults_to_none(view: &View<'_>, at: FuncRef, param: &Param) -> bool {

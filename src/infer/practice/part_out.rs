@@ -58,6 +58,8 @@ pub fn parts(view: &View<'_>, out: &mut Found) {
             "full_tensor" => Whole::Everywhere,
             "to_local" => match placements_before(view, base, step) {
                 Some(placed) => Whole::Where(placed),
+                // What two split weights one after the other make parts of a sum is whole.
+                None if is_given_whole(view, base, *dst, step) => Whole::Everywhere,
                 None => continue,
             },
             _ => continue,
@@ -142,8 +144,15 @@ fn listed(view: &View<'_>, placements: &Expr) -> Option<Vec<Placed>> {
 fn made_partial(view: &View<'_>, step: usize, dst: LocalId, whole: &Whole) -> Option<Place> {
     let mut held: FxHashSet<LocalId> = [dst].into_iter().collect();
     for later in step + 1..view.steps.len() {
-        let Stmt::Assign { dst, value } = view.steps[later].stmt else { continue };
         let is_held = |o: &Operand| matches!(o, Operand::Local(l) if held.contains(l));
+        let (dst, value) = match view.steps[later].stmt {
+            Stmt::Assign { dst, value } => (dst, value),
+            _ => {
+                let more = handed(view.steps[later].stmt, &is_held);
+                held.extend(more);
+                continue;
+            }
+        };
         if let Some((wrapped, args)) = wrapping(view, value) {
             let out = given(view, args, 2);
             if is_held(wrapped) && out.is_some_and(|out| whole.meets(&out)) {
@@ -151,11 +160,85 @@ fn made_partial(view: &View<'_>, step: usize, dst: LocalId, whole: &Whole) -> Op
             }
             continue;
         }
+        let more = handed(view.steps[later].stmt, &is_held);
         if carries(view, value, &is_held) {
             held.insert(*dst);
         }
+        held.extend(more);
     }
     None
+}
+
+/// What a statement puts something held into, other than the variable that it binds.
+fn handed(stmt: &Stmt, is_held: &dyn Fn(&Operand) -> bool) -> Vec<LocalId> {
+    match stmt {
+        Stmt::For { dst, iter, .. } if is_held(iter) => vec![*dst],
+        Stmt::Unpack { value, before, star, after } if is_held(value) => {
+            before.iter().chain(star).chain(after).copied().collect()
+        }
+        Stmt::Append { collection, value, .. } if is_held(value) => vec![*collection],
+        Stmt::Assign { value: Rvalue::CallMethod { base: Operand::Local(list), name, args }, .. }
+            if name == "append" && args.iter().any(|a| is_held(&a.value)) =>
+        {
+            vec![*list]
+        }
+        _ => Vec::new(),
+    }
+}
+
+/// Whether an argument is multiplied by the local parts of two weights one after the other, and the result is wrapped as parts of a sum over
+/// the only dim of a mesh: of the first weight each rank has columns, of the second one rows, and all have the same argument.
+fn is_given_whole(view: &View<'_>, base: &Operand, dst: LocalId, step: usize) -> bool {
+    let given = matches!(view.expr(base), Expr::Local(local) if view.is_param(local));
+    let code = view.code();
+    if !given || near::has_any(code, &["redistribute", "grad_placements", "copy_to", "all_reduce"]) {
+        return false;
+    }
+    // Each variable, with how many products lie between it and the argument.
+    let mut held: Vec<(LocalId, usize)> = vec![(dst, 0)];
+    for later in step + 1..view.steps.len() {
+        let count = |o: &Operand| match o {
+            Operand::Local(l) => held.iter().filter(|(of, _)| of == l).map(|(_, n)| *n).max(),
+            _ => None,
+        };
+        let more: Vec<(LocalId, usize)> = match view.steps[later].stmt {
+            Stmt::Assign { dst, value } => {
+                if let Some((wrapped, args)) = wrapping(view, value) {
+                    let partial = self::given(view, args, 2).is_some_and(|out| out == [Placed::Partial]);
+                    if partial && count(wrapped).is_some_and(|n| n >= 2) {
+                        return true;
+                    }
+                    continue;
+                }
+                let made = carries(view, value, &|o| count(o).is_some());
+                let most = value.operands().into_iter().filter_map(count).max().filter(|_| made);
+                let product = super::unsummed_input::multiplied(view, later).is_some_and(|(left, right, _)| {
+                    count(left).is_some() && count(right).is_none() && is_local_part(view, right)
+                });
+                let bound = most.map(|n| (*dst, n + usize::from(product)));
+                let put = handed(view.steps[later].stmt, &|o| count(o).is_some()).into_iter();
+                bound.into_iter().chain(put.filter_map(|list| Some((list, most?)))).collect()
+            }
+            other => {
+                let most = held.iter().map(|(_, n)| *n).max().unwrap_or_default();
+                handed(other, &|o| count(o).is_some()).into_iter().map(|l| (l, most)).collect()
+            }
+        };
+        held.extend(more);
+    }
+    false
+}
+
+/// Whether a value is made of the local part of something that the object keeps.
+fn is_local_part(view: &View<'_>, value: &Operand) -> bool {
+    let reached = near::reached(view, value, |_| true);
+    (0..view.steps.len()).any(|step| match view.value(step) {
+        Some(Rvalue::CallMethod { base, name, .. }) if name == "to_local" => {
+            let kept = view.expr(base);
+            near::own_attribute(view, &kept).is_some() && view.binds(step).iter().any(|l| reached.contains(l))
+        }
+        _ => false,
+    })
 }
 
 /// `DTensor.from_local(x, ...)`: what is wrapped, and the arguments.

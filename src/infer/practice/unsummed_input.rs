@@ -139,7 +139,7 @@ fn as_given(view: &View<'_>, e: &Expr) -> Option<LocalId> {
 }
 
 /// The factors of a product of matrices, and whether the second one is turned by what multiplies.
-fn multiplied<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand, bool)> {
+pub(super) fn multiplied<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand, bool)> {
     match view.value(step)? {
         Rvalue::Binary { op: BinOp::MatMul, left, right } => Some((left, right, false)),
         value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => {

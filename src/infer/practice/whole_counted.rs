@@ -132,8 +132,12 @@ fn takes_all(view: &View<'_>) -> bool {
     view.func.params.iter().any(|param| {
         let callers = given(view, param.local);
         // Beside a plan for some modules, without a caller in sight, what is called parameters is all of them.
-        let planned =
-            || view.file().contains("parallelize_module(") && matches!(&*param.name, "parameters" | "params" | "model");
+        // So it is where the norm is that of all ranks, and another function of the file, which nobody calls, tells gradients apart.
+        let told_apart = || view.collectives().len() > 1 && has_idle_question(view);
+        let planned = || {
+            let all = matches!(&*param.name, "parameters" | "params" | "model");
+            all && (view.file().contains("parallelize_module(") || told_apart())
+        };
         if callers.is_empty() {
             return planned();
         }
@@ -141,5 +145,15 @@ fn takes_all(view: &View<'_>) -> bool {
             let all = |e: &Expr| near::deep(caller, e).any(&mut |e| e.call_of("parameters").is_some());
             all(value) && !near::has_any(caller.code(), APART)
         })
+    })
+}
+
+/// Whether the file has a function that asks for the placements of what it is given, and its name stands nowhere else.
+fn has_idle_question(view: &View<'_>) -> bool {
+    near::functions(view, view.at.module).into_iter().any(|at| {
+        let func = view.project.func(at);
+        let asks = func.class.is_none() && near::shared(view, at).code().contains(".placements");
+        let named = |file| near::words(&near::bare(view.files[file].whole()), &func.name.to_lowercase()).count();
+        asks && view.files.saying(&func.name).map(named).sum::<usize>() == 1
     })
 }
