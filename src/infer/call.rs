@@ -80,6 +80,9 @@ impl Machine<'_> {
                 Eval::One(self.mesh_method(&Arc::new(mesh), name, &CallArgs::default()))
             }
             Value::Sym(path) => {
+                if let Some(callee) = self.method_by_hint(path, name) {
+                    return self.call(id, &callee, args);
+                }
                 let of_mesh = self.unknown_mesh_method(path, name, args).map(Eval::One);
                 if let Some(eval) = of_mesh.or_else(|| self.symbol_method(id, path, name, args)) {
                     return eval;
@@ -509,6 +512,7 @@ impl Machine<'_> {
             self.w.frame_mut().set(*inner, Value::Tensor(*cell));
         }
         for (param, value) in func.params.iter().zip(bound) {
+            self.note_object(closure.func.module, param, &value);
             self.set_local(param.local, value);
         }
         self.record_params(func);

@@ -258,6 +258,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(one_path::unwaited).with(&[&["async_op"], &[".wait("], &["if "]]),
     of_collectives(never_waited::lost).with(&[&["async_op"]]),
     of_collectives(never_waited::started).with(&[&["async_op"], &["return"]]),
+    of_collectives(kept_handles::cleared).with(&[&["async_op"], &["self."], &[".append("]]),
     of_words(&["grad_norm"], shard_norm::clipped).with(&[&["norm"]]),
     of_words(&["fullyshardeddataparallel", "fully_shard"], master_norm::clipped).with(&[&["clip_grad_norm"]]),
     of_words(&["schedule.step("], stage_norm::clipped).with(&[&["clip_grad_norm"]]),

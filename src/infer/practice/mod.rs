@@ -87,6 +87,7 @@ pub mod hidden_sum;
 pub mod hints;
 mod in_flight;
 mod inner_step;
+mod kept_handles;
 mod kernel_spec;
 pub mod lapses;
 mod late_hook;
