@@ -10,6 +10,7 @@ mod applied_copy;
 pub mod arity;
 pub mod asked;
 mod asked_group;
+mod asked_norm;
 mod asked_tests;
 mod averaged;
 mod averaged_twice;
