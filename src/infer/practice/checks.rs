@@ -164,6 +164,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["mesh_dim_names"], left_dim::wrappers),
     of_names(&["sequenceparallel"], whole_input::embeddings),
     of_names(&["sequenceparallel"], whole_input::residuals),
+    of_names(&["sequenceparallel"], plan_pairs::norms),
+    of_words(&["rowwiseparallel"], plan_pairs::products).with(&[&["rowwise"], &["colwise"]]),
     of_collectives(own_part::sums),
     of_words(&["fully_shard"], factor::inner_mesh).with(&[&["fully_shard"]]),
     of_words(&["reduction="], factor::mean_not_undone).with(&[&["reduction="]]),

@@ -187,6 +187,7 @@ pub mod pieces;
 mod plain_input;
 mod plan;
 mod plan_heads;
+mod plan_pairs;
 mod pool;
 mod positions;
 mod rank_size;

@@ -85,6 +85,7 @@ const SAME: &[&str] = &[
     "sqrt",
     "pow",
     "square",
+    "square_",
     "abs",
     "clamp",
     "clamp_",
@@ -255,7 +256,7 @@ fn root_after(name: &str, before: Option<bool>, first: bool, order: Option<&Val>
         }
         // Whatever order the caller asks for, but for 1, no sum of norms is a norm.
         "norm" | "vector_norm" | "get_total_norm" if open && first && before.is_none() => Some(true),
-        "square" if first && before.is_none() || before == Some(true) => Some(false),
+        "square" | "square_" if first && before.is_none() || before == Some(true) => Some(false),
         "pow" | "pow_" if order.is_some() && two && (first && before.is_none() || before == Some(true)) => Some(false),
         "sqrt" | "sqrt_" if before == Some(false) => Some(true),
         "sum" if before == Some(false) => before,
