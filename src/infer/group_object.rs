@@ -73,10 +73,12 @@ impl Machine<'_> {
     /// What a class calls the one group that its objects hold.
     fn held_group(&self, class: ClassRef) -> Option<&'static str> {
         let text = self.class_text(class);
-        let is_part = |word: &&str| self.settings.is_group_name(word) || word.ends_with("_groups") || word.contains("mesh");
+        let is_part =
+            |word: &&str| self.settings.is_group_name(word) || word.ends_with("_groups") || word.contains("mesh");
         let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
         // `new_group` and its kin make groups, and are none.
-        let mut held = words.filter(is_part).filter(|word| !GROUP.contains(word) && !["new_group", "get_group"].contains(word));
+        let mut held =
+            words.filter(is_part).filter(|word| !GROUP.contains(word) && !["new_group", "get_group"].contains(word));
         let mut own = GROUP.iter().filter(|name| keeps(text, name));
         let (found, None, None) = (*own.next()?, own.next(), held.next()) else { return None };
         Some(found)
@@ -109,8 +111,11 @@ impl Machine<'_> {
 fn keeps(class: &str, name: &str) -> bool {
     class.match_indices(name).any(|(at, _)| {
         let (before, after) = (&class[..at], class[at + name.len()..].trim_start());
-        let field = || before.rsplit('\n').next().is_some_and(|indent| indent.trim().is_empty()) && after.starts_with(':');
-        let set = || before.ends_with("self.") && (after.starts_with(':') || after.starts_with('=') && !after.starts_with("=="));
+        let field =
+            || before.rsplit('\n').next().is_some_and(|indent| indent.trim().is_empty()) && after.starts_with(':');
+        let set = || {
+            before.ends_with("self.") && (after.starts_with(':') || after.starts_with('=') && !after.starts_with("=="))
+        };
         let property = || before.ends_with("def ") && after.starts_with('(');
         field() || set() || property()
     })

@@ -55,7 +55,8 @@ impl Machine<'_> {
                 continue;
             }
             let order = statics.linearized(*at);
-            let member = order.iter().find_map(|base| self.settings.class_member(self.project, self.rules, *base, name));
+            let member =
+                order.iter().find_map(|base| self.settings.class_member(self.project, self.rules, *base, name));
             let Some(Value::Closure(closure)) = member else { return None };
             if self.is_left_open(closure.func) {
                 continue;

@@ -373,9 +373,7 @@ impl Machine<'_> {
             }
             return target;
         }
-        if call.rule.name.ends_with(".copy_")
-            && self.w.modes.typecheck.is_none()
-            && self.copied_part(id, tensor, args)
+        if call.rule.name.ends_with(".copy_") && self.w.modes.typecheck.is_none() && self.copied_part(id, tensor, args)
         {
             return target;
         }

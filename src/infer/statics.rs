@@ -245,7 +245,8 @@ impl ClassFacts {
     /// The methods that an interface asks for; of another class none.
     fn methods_of_interface(&self) -> Vec<&Name> {
         let is_interface = self.external.iter().any(|base| base.ends_with(".Protocol"));
-        let asked = |(name, member): (&'_ Name, &'_ Member)| matches!(member, Member::Method(..)) && !name.starts_with("__");
+        let asked =
+            |(name, member): (&'_ Name, &'_ Member)| matches!(member, Member::Method(..)) && !name.starts_with("__");
         let members = self.members.iter().filter(|_| is_interface);
         members.filter(|(name, member)| asked((name, member))).map(|(name, _)| name).collect()
     }

@@ -49,7 +49,9 @@ pub fn parts(view: &View<'_>, out: &mut Found) {
 fn local_parts(view: &View<'_>) -> Option<(Held, Place, usize)> {
     let (mut held, mut asked) = (Held::default(), None);
     for (i, step) in view.steps.iter().enumerate() {
-        let Some(Rvalue::CallMethod { base, name, .. }) = view.value(i).filter(|_| !step.loops.is_empty()) else { continue };
+        let Some(Rvalue::CallMethod { base, name, .. }) = view.value(i).filter(|_| !step.loops.is_empty()) else {
+            continue;
+        };
         if name != "to_local" || !is_gradient(view, base) {
             continue;
         }
@@ -78,10 +80,11 @@ fn is_gradient(view: &View<'_>, operand: &Operand) -> bool {
 fn counted_once(view: &View<'_>) -> Option<Place> {
     let named = |o: &Operand| near::local(o).is_some_and(|l| is_degree(view.local_name(l)));
     let size = |o: &Operand| {
-        named(o) || near::deep(view, &view.expr(o)).any(&mut |e| match e {
-            Expr::Call { callee, .. } => callee.last_name() == Some("get_world_size"),
-            _ => false,
-        })
+        named(o)
+            || near::deep(view, &view.expr(o)).any(&mut |e| match e {
+                Expr::Call { callee, .. } => callee.last_name() == Some("get_world_size"),
+                _ => false,
+            })
     };
     (0..view.steps.len()).find_map(|i| match view.value(i) {
         Some(Rvalue::Binary { op: BinOp::Div, left, right }) if size(right) => {
@@ -148,7 +151,9 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
 
 /// Whether a step takes a norm of any order but the first, whose sum over parts is that of the whole.
 fn is_norm(view: &View<'_>, def: usize) -> bool {
-    let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(def) else { return false };
+    let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(def) else {
+        return false;
+    };
     let named = near::name_of_call(view, def).is_some_and(|name| NORMS.contains(&name.as_str()));
     let first = |o: &Operand| match near::deep(view, &view.expr(o)) {
         Expr::Const(Const::Int(n)) => n == 1,

@@ -65,7 +65,8 @@ fn is_forgotten(class: &str, list: &str) -> bool {
         let line = after.lines().next().unwrap_or_default();
         let emptied = line.split_once('=').is_some_and(|(kind, value)| {
             let is_kind = kind.trim().is_empty() || kind.trim_start().starts_with(':');
-            let among_others = before.lines().next_back().is_some_and(|line| line.contains(',')) && value.ends_with("[]");
+            let among_others =
+                before.lines().next_back().is_some_and(|line| line.contains(',')) && value.ends_with("[]");
             is_kind && (among_others || matches!(value.trim(), "[]" | "list()" | "deque()"))
         });
         let counted = before.ends_with("len(") && after.starts_with(')');
@@ -98,12 +99,17 @@ fn gone_on(view: &View<'_>, class: ClassRef, list: &str, gradient: &str) -> Opti
         let Some(emptied) = all.clone().find(|s| other.func.name != "__init__" && empties(&other, *s, list)) else {
             continue;
         };
-        if all.clone().any(|s| is_in_front(&other, s) || settles(&other, s)) || is_settled_around(view, &other.func.name) {
+        if all.clone().any(|s| is_in_front(&other, s) || settles(&other, s))
+            || is_settled_around(view, &other.func.name)
+        {
             return None;
         }
         let reads = |s: &usize| {
             other.reads(*s).into_iter().any(|o| matches!(other.expr(o), Expr::Attr(_, name) if name == gradient))
-                && matches!(other.value(*s), Some(Rvalue::CallMethod { .. } | Rvalue::InPlace { .. } | Rvalue::Binary { .. }))
+                && matches!(
+                    other.value(*s),
+                    Some(Rvalue::CallMethod { .. } | Rvalue::InPlace { .. } | Rvalue::Binary { .. })
+                )
         };
         if let Some(read) = all.clone().skip(emptied).find(reads).or_else(|| all.clone().find(reads)) {
             return Some(other.place(other.steps[read].id));

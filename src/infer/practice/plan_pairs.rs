@@ -83,7 +83,8 @@ fn is_product(line: &str, left: &str, right: &str) -> bool {
             _ => false,
         });
         let operand = &before[start.map_or(0, |(at, c)| at + c.len_utf8())..];
-        operand.contains(left)
+        // What goes into another module of the object is no factor itself.
+        operand.find(left).is_some_and(|at| !operand[..at].contains("self."))
     })
 }
 
@@ -129,7 +130,8 @@ fn left_out(view: &View<'_>, own: &[&Entry], blocks: &[&&Entry]) -> Option<(Name
             // What it gives is taken for parts of the sequence by one of the blocks.
             let given = format!("(self.{norm}(");
             let goes_in = |line: &str| {
-                line.match_indices(&given).any(|(at, _)| blocks.iter().any(|b| line[..at].ends_with(&format!("self.{}", b.name))))
+                line.match_indices(&given)
+                    .any(|(at, _)| blocks.iter().any(|b| line[..at].ends_with(&format!("self.{}", b.name))))
             };
             if !body.lines().any(goes_in) {
                 continue;
@@ -172,10 +174,13 @@ fn other_norm(class: &str, own: &[&Entry]) -> Option<(Name, usize)> {
     for line in class.split_inclusive('\n') {
         let at = start;
         start += line.len();
-        let Some((name, value)) = line.trim().strip_prefix("self.").and_then(|rest| rest.split_once('=')) else { continue };
+        let Some((name, value)) = line.trim().strip_prefix("self.").and_then(|rest| rest.split_once('=')) else {
+            continue;
+        };
         let (name, value) = (name.trim(), value.trim());
         let made = value.split('(').next().unwrap_or_default();
-        let weighted = (made.ends_with("RMSNorm") || made.ends_with("LayerNorm")) && !value.contains("elementwise_affine");
+        let weighted =
+            (made.ends_with("RMSNorm") || made.ends_with("LayerNorm")) && !value.contains("elementwise_affine");
         let is_name = name.contains("norm") && name.chars().all(|c| c.is_alphanumeric() || c == '_');
         if !weighted || !is_name || own.iter().any(|e| e.name == name) {
             continue;
