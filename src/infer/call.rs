@@ -80,11 +80,8 @@ impl Machine<'_> {
                 Eval::One(self.mesh_method(&Arc::new(mesh), name, &CallArgs::default()))
             }
             Value::Sym(path) => {
-                if let Some(callee) = self.method_by_hint(path, name) {
-                    return self.call(id, &callee, args);
-                }
-                let of_mesh = self.unknown_mesh_method(path, name, args).map(Eval::One);
-                if let Some(eval) = of_mesh.or_else(|| self.symbol_method(id, path, name, args)) {
+                let known = self.called_by_hint(id, path, name, args);
+                if let Some(eval) = known.or_else(|| self.symbol_method(id, path, name, args)) {
                     return eval;
                 }
                 self.symbol(path).into_iter().for_each(|id| self.touch(id));

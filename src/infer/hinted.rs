@@ -3,10 +3,11 @@
 //! that is one of several; a module, whose construction `unseen.rs` follows; a method that communicates nothing. Next: `call.rs`.
 
 use super::callers::tries;
-use super::machine::Machine;
+use super::expr::CallArgs;
+use super::machine::{Eval, Machine};
 use super::unknown_param::Annotated;
 use super::value::{Bound, Closure, Flavour, Method, Value};
-use crate::ir::Param;
+use crate::ir::{Param, StmtId};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::Name;
 use std::sync::Arc;
@@ -37,8 +38,16 @@ impl Machine<'_> {
         }
     }
 
+    /// A method of an unknown value of which something tells what it is: an annotation its class, or how it is used that it is a mesh.
+    pub(super) fn called_by_hint(&mut self, id: StmtId, path: &Name, name: &Name, args: &CallArgs) -> Option<Eval> {
+        match self.method_by_hint(path, name) {
+            Some(callee) => Some(self.call(id, &callee, args)),
+            None => self.unknown_mesh_method(path, name, args).map(Eval::One),
+        }
+    }
+
     /// A method of an unknown value of which an annotation names the class, if it communicates.
-    pub(super) fn method_by_hint(&mut self, path: &Name, name: &Name) -> Option<Value> {
+    fn method_by_hint(&mut self, path: &Name, name: &Name) -> Option<Value> {
         let Some(Annotated::Object(class)) = self.annotated.get(path) else { return None };
         let closure = self.only_method(*class, name)?;
         let communicates = self.settings.relevance.contains(closure.func);
