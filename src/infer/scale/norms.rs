@@ -350,6 +350,22 @@ impl<'a> Run<'a> {
         Some(Val::Norm(norm))
     }
 
+    /// A method of a norm, which may raise it to a power where it stands.
+    pub fn norm_method(
+        &mut self,
+        id: StmtId,
+        name: &str,
+        on: &Val,
+        order: Option<&Val>,
+        state: &mut State,
+    ) -> Option<Val> {
+        let new = self.norm_call(id, name, on, order, state)?;
+        if matches!(name, "square_" | "pow_" | "sqrt_") {
+            replace(state, on, &new);
+        }
+        Some(new)
+    }
+
     fn norm_of_all(&self, name: &str, items: &[Val], made: Place, state: &mut State) -> Option<Val> {
         let norms: Vec<&Norm> =
             items.iter().filter_map(|v| if let Val::Norm(n) = v { Some(n) } else { None }).collect();
