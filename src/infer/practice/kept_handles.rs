@@ -132,13 +132,13 @@ fn empties(view: &View<'_>, step: usize, list: &str) -> bool {
 /// Whether a file that calls a method waits for everything between the backward pass before the call and the step after it.
 fn is_settled_around(view: &View<'_>, method: &str) -> bool {
     let call = format!(".{method}(");
+    let lower = call.to_lowercase();
     view.files.saying(&call).any(|file| {
         let text = near::bare(view.files[file].whole());
-        let found = text.match_indices(&call.to_lowercase()).any(|(at, _)| {
+        text.match_indices(&lower).any(|(at, _)| {
             let from = text[..at].rfind("backward(").unwrap_or_default();
             let end = text[at..].find("step(").map_or(text.len(), |end| at + end);
             near::has_any(&text[from..end], &["wait(", "synchronize(", "barrier("])
-        });
-        found
+        })
     })
 }
