@@ -15,7 +15,7 @@ impl Machine<'_> {
     pub fn builtin(&mut self, id: StmtId, name: &str, args: &CallArgs) -> Eval {
         let first = args.positional(0).cloned();
         let value = match name {
-            "len" => first.map_or(Value::Unknown, |v| self.length(&v)),
+            "len" => first.map_or(Value::Unknown, |v| self.members_counted(&v).unwrap_or_else(|| self.length(&v))),
             "range" => self.range(args),
             "isinstance" | "issubclass" => self.is_instance(args),
             "hasattr" => self.has_attr(args),

@@ -80,8 +80,8 @@ impl Machine<'_> {
                 Eval::One(self.mesh_method(&Arc::new(mesh), name, &CallArgs::default()))
             }
             Value::Sym(path) => {
-                let of_mesh = self.unknown_mesh_method(path, name, args).map(Eval::One);
-                if let Some(eval) = of_mesh.or_else(|| self.symbol_method(id, path, name, args)) {
+                let known = self.called_by_hint(id, path, name, args);
+                if let Some(eval) = known.or_else(|| self.symbol_method(id, path, name, args)) {
                     return eval;
                 }
                 self.symbol(path).into_iter().for_each(|id| self.touch(id));
@@ -509,6 +509,7 @@ impl Machine<'_> {
             self.w.frame_mut().set(*inner, Value::Tensor(*cell));
         }
         for (param, value) in func.params.iter().zip(bound) {
+            self.note_object(closure.func.module, param, &value);
             self.set_local(param.local, value);
         }
         self.record_params(func);

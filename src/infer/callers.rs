@@ -24,13 +24,14 @@ pub fn called(project: &Project, digests: &Digests, memo: Option<&Memo>) -> Arc<
     combined(memo, "called", parts, union, |_, _| Vec::new())
 }
 
-/// Whether a module tries others out, by its file: a test or an example. Whoever uses what it calls may call it otherwise.
+/// Whether a module tries others out, by its file: a test, a benchmark or an example. Whoever uses what it calls may call it otherwise.
 pub fn tries(project: &Project, files: &Files, module: ModuleId) -> bool {
     let path = &files[project.file(module)].path;
     let mut parts = path.rsplit(['/', '\\']);
     let file = parts.next().unwrap_or_default();
-    let named = file.starts_with("test_") || file.ends_with("_test.py") || file == "conftest.py";
-    named || parts.any(|folder| matches!(folder, "test" | "tests" | "example" | "examples"))
+    let starts = ["test_", "benchmark_", "bench_"].iter().any(|start| file.starts_with(start));
+    let named = starts || file.ends_with("_test.py") || file == "conftest.py";
+    named || parts.any(|folder| matches!(folder, "test" | "tests" | "example" | "examples" | "benchmarks"))
 }
 
 /// What bodies of modules have executed for good: what only a test or an example calls, in another file, is executed for itself as well.

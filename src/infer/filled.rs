@@ -1,13 +1,14 @@
 //! New values for a parameter: `x.data = ...`. In: the assignment. Out: what the parameter is from there on. Never: what is made of other
 //! values than its own, taken for them. Next: `names.rs`, stores of attributes.
 
+use super::expr::CallArgs;
 use super::machine::Machine;
 use super::share::{not_told, partitioned};
 use super::value::{ObjId, Value};
 use crate::ir::StmtId;
 use crate::rules::shapes::ShapeRule;
 use crate::source::Place;
-use crate::types::{AxisType, Dist, TensorType};
+use crate::types::{AxisType, Dist, TensorType, Tri};
 
 impl Machine<'_> {
     /// `x.data = value`
@@ -23,6 +24,34 @@ impl Machine<'_> {
             self.becomes_part(id, home, &mut filled);
         }
         self.retype(tensor, filled);
+    }
+
+    /// `x.data.copy_(part)`: whether a parameter gets each rank's own part of something whole, and is that part from there on.
+    pub(super) fn copied_part(&mut self, id: StmtId, target: ObjId, args: &CallArgs) -> bool {
+        let source = args.args.get(1).and_then(|a| self.tensor(&a.value));
+        let Some(divided) = source.and_then(|t| t.divided.clone()).filter(|d| !d.axes.is_empty()) else { return false };
+        let whole = self.w.heap.tensor(target).and_then(|t| t.view_of).map_or(target, ObjId);
+        let Some(old) = self.w.heap.tensor(whole).cloned() else { return false };
+        let (Tri::Yes, None, Some(home)) = (old.grad, &old.divided, old.home) else { return false };
+        if !self.is_written_whole(id, args) {
+            return false;
+        }
+        let mut filled = TensorType { divided: Some(divided), ..old };
+        self.becomes_part(id, home, &mut filled);
+        let local = filled.local.clone();
+        self.retype(whole, filled);
+        if let Some(view) = self.w.heap.tensor(target).filter(|_| whole != target).cloned() {
+            self.retype(target, TensorType { local, ..view });
+        }
+        true
+    }
+
+    /// Whether what a copy is written into is all of a variable or attribute, by what stands before the call.
+    fn is_written_whole(&self, id: StmtId, args: &CallArgs) -> bool {
+        let place = self.part(id, args.args.first().map_or(0, |a| a.part));
+        let text = self.files[place.file].slice(place.span).trim_end();
+        let text = [".data", ".detach()"].iter().fold(text, |text, end| text.strip_suffix(end).unwrap_or(text));
+        !text.is_empty() && text.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '.'))
     }
 
     /// A parameter that gets its own part of what it had, or of what is loaded, is that part from there on; how the others of its layer

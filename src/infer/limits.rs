@@ -74,6 +74,8 @@ pub const DERIVATION_STEPS: u64 = 3_000;
 pub const UNSEEN_STEPS: u64 = 1500;
 /// Depth to which the constructors of such objects are given other ones.
 pub const MAX_UNSEEN: usize = 2;
+/// Classes that an object may be of by an annotation; above it the annotation says nothing of its methods.
+pub const MAX_STANDING: usize = 8;
 /// Times that one autograd function is derived in vain of the same kinds of arguments in a root; after these what it returns is unknown.
 pub const MAX_VAIN_DERIVATIONS: usize = 2;
 /// Depth to which an expression is read back from its statements; deeper parts stay variables.

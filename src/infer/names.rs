@@ -340,6 +340,11 @@ impl Machine<'_> {
         {
             return Eval::One(self.tensor_attr(id, &Value::Tensor(tensor), name));
         }
+        if let Value::Sym(path) = base
+            && let Some(value) = self.property_of_object(id, path, name)
+        {
+            return Eval::One(value);
+        }
         Eval::One(self.attr_quietly(base, name))
     }
 
@@ -389,7 +394,7 @@ impl Machine<'_> {
     }
 
     /// An attribute of an unknown value: unknown too, with a path of its own; a group where the tables or the configuration say so.
-    fn symbol_attr(&mut self, path: &Name, name: &Name) -> Value {
+    pub(super) fn symbol_attr(&mut self, path: &Name, name: &Name) -> Value {
         let full = Name::from(format!("{path}.{name}"));
         if let Some(id) = self.symbol(path) {
             let tensor = Value::Tensor(id);
@@ -410,6 +415,9 @@ impl Machine<'_> {
         }
         if path.matches('.').count() + 1 >= MAX_PATH {
             return Value::Unknown;
+        }
+        if let Some(count) = self.counted_by_object(path, name) {
+            return count;
         }
         self.configured(path, name).unwrap_or(Value::Sym(full))
     }

@@ -373,6 +373,10 @@ impl Machine<'_> {
             }
             return target;
         }
+        if call.rule.name.ends_with(".copy_") && self.w.modes.typecheck.is_none() && self.copied_part(id, tensor, args)
+        {
+            return target;
+        }
         let fills = matches!(call.rule.class, OpClass::Fill | OpClass::Equal | OpClass::UnknownValues);
         let whole = old.view_of.and_then(|id| self.w.heap.tensor(ObjId(id))).is_some_and(|t| t.grad == Tri::Yes);
         if fills && (old.grad == Tri::Yes || whole) && self.w.modes.typecheck.is_none() {

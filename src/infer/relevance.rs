@@ -352,7 +352,10 @@ fn scanned(
         // Elsewhere the size of a parameter means something that is divided by the number of ranks.
         let makes = constructs
             && (by_mark || asks(gist, SIZE) || gist.asks_environment || f.params.iter().any(|p| is_degree(&p.name)));
+        // A method that fills parameters with the own part of whole ones says how those are split.
+        let fills = f.class.is_some() && [SIZE, RANK, "copy_"].iter().all(|name| asks(gist, name));
         let direct = gist.tells
+            || fills
             || gist.globals.iter().any(|name| renamed.contains(&name))
             || rare.common.iter().any(|(base, name)| names.tells_by_path(base.as_ref(), name))
             || rare.applied.iter().any(|base| names.is_class(base))

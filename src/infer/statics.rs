@@ -2,7 +2,7 @@
 //! Out: look-ups used by every root. Never: execution of bodies. Next: `mod.rs`.
 
 use super::external::decorator_of_path;
-use super::limits::MAX_EXPR_DEPTH;
+use super::limits::{MAX_EXPR_DEPTH, MAX_STANDING};
 use super::memo::{Memo, Task, combined, kept_equals, taken};
 use super::parameters::protocol_at;
 use super::value::{Closure, Flavour, Value};
@@ -48,6 +48,8 @@ struct ClassFacts {
     dataclass: bool,
     /// Whether another class derives from it.
     is_base: bool,
+    /// The classes that an object of it may be of: those that derive from it, and of an interface those that have all of its methods; `None`: many.
+    stands_for: Option<Box<[ClassRef]>>,
     fields: Box<[(Name, Option<Value>)]>,
 }
 
@@ -127,7 +129,30 @@ impl Statics {
                 facts.is_base = true;
             }
         }
+        out.stand_in();
         out
+    }
+
+    /// Finds the classes that objects of a class may be of.
+    fn stand_in(&mut self) {
+        let mut below: FxHashMap<ClassRef, Vec<ClassRef>> = FxHashMap::default();
+        for (at, facts) in &self.classes {
+            facts.order.iter().for_each(|base| below.entry(*base).or_default().push(*at));
+        }
+        for (at, facts) in &self.classes {
+            let asked = facts.methods_of_interface();
+            let Some(first) = asked.first() else { continue };
+            let has_all = |other: &ClassFacts| asked.iter().all(|name| other.members.get(*name).is_some());
+            let alike = self.classes.iter().filter(|(_, other)| other.members.get(*first).is_some() && has_all(other));
+            below.entry(*at).or_default().extend(alike.map(|(other, _)| *other));
+        }
+        for (at, mut found) in below {
+            found.sort_unstable();
+            found.dedup();
+            if let Some(facts) = self.classes.get_mut(&at).filter(|_| found.len() <= MAX_STANDING) {
+                facts.stands_for = Some(found.into());
+            }
+        }
     }
 
     fn differences(&self, other: &Statics) -> Vec<Read> {
@@ -192,6 +217,10 @@ impl Statics {
     pub fn is_base(&self, class: ClassRef) -> bool {
         self.facts(class).is_some_and(|facts| facts.is_base)
     }
+    /// The classes that an object of a class may be of, if they are few.
+    pub fn stands_for(&self, class: ClassRef) -> Option<&[ClassRef]> {
+        self.facts(class)?.stands_for.as_deref()
+    }
     fn facts(&self, class: ClassRef) -> Option<&ClassFacts> {
         note_class(class);
         self.classes.get(&class)
@@ -209,6 +238,17 @@ impl Statics {
             }
         }
         Some(out)
+    }
+}
+
+impl ClassFacts {
+    /// The methods that an interface asks for; of another class none.
+    fn methods_of_interface(&self) -> Vec<&Name> {
+        let is_interface = self.external.iter().any(|base| base.ends_with(".Protocol"));
+        let asked =
+            |(name, member): (&'_ Name, &'_ Member)| matches!(member, Member::Method(..)) && !name.starts_with("__");
+        let members = self.members.iter().filter(|_| is_interface);
+        members.filter(|(name, member)| asked((name, member))).map(|(name, _)| name).collect()
     }
 }
 

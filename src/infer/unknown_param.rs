@@ -4,7 +4,7 @@
 use super::machine::Machine;
 use super::value::Value;
 use crate::ir::{Param, ParamKind};
-use crate::project::ModuleId;
+use crate::project::{ClassRef, ModuleId};
 use crate::rules::LayerRule;
 use std::sync::Arc;
 
@@ -43,6 +43,8 @@ pub enum Annotated {
     Tensor,
     /// Something else: a number, a text, a container.
     Other,
+    /// An object of a class of the project, or of one that does what the class asks for.
+    Object(ClassRef),
 }
 
 impl Machine<'_> {
@@ -57,6 +59,8 @@ impl Machine<'_> {
             self.annotated.insert(param.name.clone(), Annotated::Other);
         } else if is_tensor(hint) {
             self.annotated.insert(param.name.clone(), Annotated::Tensor);
+        } else {
+            self.note_object(at, param, &Value::Sym(param.name.clone()));
         }
     }
 

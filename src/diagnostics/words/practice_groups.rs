@@ -97,6 +97,31 @@ fn experts_broadcast(group: &str, told: Place, reduced: Place) -> Draft {
     draft
 }
 
+/// Results that are multiplied, of which a plan makes one whole and the other this rank's part.
+fn split_apart(module: &str, other: &str, splits: Place, multiplied: Place) -> Draft {
+    let title = format!(
+        "`{module}` is split along the dim that it sums over: its result is whole, and is multiplied with this rank's part of `{other}`"
+    );
+    let mut draft = Draft::new(&codes::PLAN_LAYOUTS, title);
+    draft.primary = "gives the whole result".to_string();
+    draft.labels.push(spot(splits, "gives each rank its own columns".to_string()));
+    draft.labels.push(spot(multiplied, "multiplied here".to_string()));
+    draft.help.push(format!("give both the style of `{other}`"));
+    draft
+}
+
+/// A norm of parts of a sequence without an entry in the plan.
+fn norm_left_out(module: &str, sister: &str, made: Place) -> Draft {
+    let title = format!(
+        "the gradient of `{module}` is not summed: it is applied to this rank's part of the sequence, and the plan leaves it out"
+    );
+    let mut draft = Draft::new(&codes::PLAN_MISFIT, title);
+    draft.primary = format!("the plan has an entry for `{sister}` alone");
+    draft.labels.push(spot(made, format!("`{module}` is made here")));
+    draft.help.push(format!("give `{module}` the style of `{sister}`"));
+    draft
+}
+
 /// Gradients that go another way than they should, or none.
 fn of_gradients(mistake: &Membership) -> Draft {
     match mistake {
@@ -138,6 +163,10 @@ fn of_gradients(mistake: &Membership) -> Draft {
             draft.help.push("`output_layouts=Shard(1)`".to_string());
             draft
         }
+        Membership::SplitApart { module, other, splits, multiplied } => {
+            split_apart(module, other, *splits, *multiplied)
+        }
+        Membership::NormLeftOut { module, sister, made } => norm_left_out(module, sister, *made),
         Membership::ScaledEachRound { round, reduced } => {
             let title = "accumulated gradients are divided in every round, and reduced in some: earlier rounds are divided again";
             let mut draft = Draft::new(&codes::GRADIENT_SCALE, title.to_string());

@@ -33,6 +33,7 @@ pub fn training(mistake: &Training) -> Draft {
         }
         Training::SynchronizedAgain { optimizer, first, made } => synchronized_again(optimizer, *first, *made),
         Training::MarkedNorm { mark, asked } => marked_norm(mark, *asked),
+        Training::AskedNorm { asked, divided } => asked_norm(*asked, *divided),
         Training::NormOperation { largest, operation, test } => norm_operation(*largest, operation, *test),
         Training::NormOneSide { largest, group, reduced } => norm_one_side(*largest, group.as_deref(), *reduced),
         Training::RootsSummed { used } => {
@@ -101,6 +102,17 @@ fn marked_norm(mark: &str, asked: Place) -> Draft {
         .labels
         .push(spot(asked, format!("of a parameter with `{mark}` a rank has a part, and others count on one rank")));
     draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
+    draft
+}
+
+/// A norm of the local parts of distributed gradients.
+fn asked_norm(asked: Place, divided: Option<Place>) -> Draft {
+    let title = "this norm is that of one rank's parts of the gradients: nothing sums the squares over the ranks";
+    let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
+    draft.primary = "each rank has another norm".to_string();
+    draft.labels.push(spot(asked, "the local part of a distributed gradient".to_string()));
+    draft.labels.extend(divided.map(|at| spot(at, "counts once in a sum over these ranks".to_string())));
+    draft.help.push("all-reduce the sum of squares over the ranks that have the other parts".to_string());
     draft
 }
 

@@ -53,6 +53,7 @@ impl Machine<'_> {
                     None => Value::Sym(param.name.clone()),
                 },
             };
+            self.note_object(at.module, param, &value);
             out.push(value);
         }
         self.told_ranks(at, own, &mut out);

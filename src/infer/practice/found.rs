@@ -192,7 +192,9 @@ impl Practice {
             Practice::LocalCount { .. } => Some(vec![place]),
             Practice::Membership(Membership::PartMean { .. }) => Some(vec![place]),
             Practice::Apart(super::pieces::Apart::NotReduced { .. }) => Some(vec![place]),
-            Practice::Training(Training::LocalNorm { .. } | Training::MarkedNorm { .. }) => Some(vec![place]),
+            Practice::Training(
+                Training::LocalNorm { .. } | Training::MarkedNorm { .. } | Training::AskedNorm { .. },
+            ) => Some(vec![place]),
             Practice::Membership(Membership::OtherCount { count, divided, .. }) => Some(vec![place, *count, *divided]),
             _ => None,
         }

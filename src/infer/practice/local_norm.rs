@@ -26,7 +26,7 @@ const WHOLE: &[&str] = &["full_tensor", "redistribute", "from_local", "reduce"];
 const FILLS: &[&str] = &["append", "extend", "add_", "mul_", "copy_", "div_", "pow_", "sqrt_"];
 
 /// Variables that hold what comes from some others.
-type Held = FxHashSet<LocalId>;
+pub(super) type Held = FxHashSet<LocalId>;
 
 /// `sqrt` of a sum over local parts, as a factor of gradients.
 pub fn roots(view: &View<'_>, out: &mut Found) {
@@ -177,7 +177,7 @@ fn sharded<'a>(view: &View<'a>, expr: &Expr, depth: usize) -> Option<Wrapped<'a>
 }
 
 /// What comes from some variables after a step.
-fn flow(view: &View<'_>, mut held: Held, after: usize) -> Held {
+pub(super) fn flow(view: &View<'_>, mut held: Held, after: usize) -> Held {
     loop {
         let known = held.len();
         for i in after..view.steps.len() {
@@ -206,7 +206,7 @@ fn flow(view: &View<'_>, mut held: Held, after: usize) -> Held {
 }
 
 /// What comes from sums over all entries of what is held. A root of each entry, or of sums along a dim, is no norm of the whole.
-fn summed(view: &View<'_>, held: &Held) -> Held {
+pub(super) fn summed(view: &View<'_>, held: &Held) -> Held {
     let sums = (0..view.steps.len()).filter(|i| is_sum(view, *i, held));
     flow(view, sums.flat_map(|i| view.binds(i)).collect(), 0)
 }
@@ -238,7 +238,7 @@ fn is_sum(view: &View<'_>, step: usize, held: &Held) -> bool {
 }
 
 /// Whether something is handed to what may sum it over ranks.
-fn leaves(view: &View<'_>, held: &Held) -> bool {
+pub(super) fn leaves(view: &View<'_>, held: &Held) -> bool {
     (0..view.steps.len()).any(|i| {
         let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
             return false;
@@ -270,7 +270,7 @@ fn is_arithmetic(name: &str) -> bool {
 }
 
 /// Whether a step takes a root of a sum of what is held, or a norm of norms.
-fn is_root(view: &View<'_>, step: usize, held: &Held) -> bool {
+pub(super) fn is_root(view: &View<'_>, step: usize, held: &Held) -> bool {
     let is = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
     let stacked =
         |o: &Operand| matches!(view.through(o), Expr::Call { callee, .. } if callee.last_name() == Some("stack"));
@@ -296,7 +296,7 @@ fn is_half(order: &Operand) -> bool {
 }
 
 /// Whether gradients are scaled by something.
-fn scales(view: &View<'_>, by: &Held, gradients: &Held) -> bool {
+pub(super) fn scales(view: &View<'_>, by: &Held, gradients: &Held) -> bool {
     let is = |o: &Operand| near::local(o).is_some_and(|l| by.contains(&l));
     let gradient = |o: &Operand| {
         near::local(o).is_some_and(|l| gradients.contains(&l))

@@ -124,6 +124,10 @@ pub enum Membership {
     WholeInput { module: Name, norm: Name, taken: Place },
     /// A plan leaves the result of one block whole on every rank, and that of another as parts of the sequence.
     WholeOutput { module: Name, other: Name, parts: Place },
+    /// A plan splits one of two modules whose results are multiplied by columns, and the other by rows.
+    SplitApart { module: Name, other: Name, splits: Place, multiplied: Place },
+    /// A plan leaves a norm out, and a norm of the same class takes parts of the sequence.
+    NormLeftOut { module: Name, sister: Name, made: Place },
     /// Accumulated gradients are reduced in another round than that of the step.
     OtherRound { round: Place, step: Place, stepped: Place },
     /// Accumulated gradients are scaled in every round and reduced in some.

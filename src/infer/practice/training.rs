@@ -19,6 +19,8 @@ pub enum Training {
     LocalNorm { wrapped: Place, summed: Vec<Place> },
     /// Gradients are scaled by a norm in which split parameters count by their parts of one rank. `asked`: where the mark is asked for.
     MarkedNorm { mark: Name, asked: Place },
+    /// A norm of gradients of which the code asks whether they are distributed, and takes the local parts; where it does.
+    AskedNorm { asked: Place, divided: Option<Place> },
     /// A norm is reduced by an operation that belongs to the other branch of a test: the largest is summed, or sums are compared.
     NormOperation { largest: bool, operation: Name, test: Place },
     /// A branch of a test whether the norm is that of the largest reduces over ranks over which the other one does not. `largest`: the

@@ -8,20 +8,20 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::view::View;
-use crate::ir::{ArgKind, BuildKind, Const, Item, Rvalue, StmtId};
+use crate::ir::{ArgKind, BuildKind, Const, Item, Rvalue, Stmt, StmtId};
 use crate::source::{Name, Place};
 
 /// Words in the names of embeddings.
 const EMBEDDINGS: &[&str] = &["embed", "wte", "emb"];
 
 /// An entry of a plan.
-struct Entry {
-    name: Name,
-    style: Name,
-    args: Vec<(Name, Expr)>,
-    place: Place,
+pub(super) struct Entry {
+    pub name: Name,
+    pub style: Name,
+    pub args: Vec<(Name, Expr)>,
+    pub place: Place,
     /// The conditions under which it is made.
-    guards: Vec<(StmtId, bool)>,
+    pub guards: Vec<(StmtId, bool)>,
     /// The step that makes the plan.
     plan: usize,
 }
@@ -36,7 +36,7 @@ impl Entry {
         self.args.iter().find(|(n, _)| n == name).map(|(_, e)| e)
     }
 
-    fn says(&self, name: &str, placement: &str) -> bool {
+    pub fn says(&self, name: &str, placement: &str) -> bool {
         self.given(name)
             .is_some_and(|e| e.call_of(placement).is_some() || e.any(&mut |e| e.call_of(placement).is_some()))
     }
@@ -83,7 +83,8 @@ pub fn embeddings(view: &View<'_>, out: &mut Found) {
 /// parts of the sequence.
 pub fn residuals(view: &View<'_>, out: &mut Found) {
     // Further calls may split again what a block leaves.
-    if view.code().matches("parallelize_module(").count() > 1 || view.code().contains("preparemoduleoutput") {
+    let calls = view.code().matches("parallelize_module(").count();
+    if calls > 1 && !is_of_whole_model(view, calls) || view.code().contains("preparemoduleoutput") {
         return;
     }
     for step in 0..view.steps.len() {
@@ -117,8 +118,18 @@ pub fn residuals(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// Whether each of several calls has a plan in sight, and no two of these name the same module or one inside of it: one plan is for what stands
+/// before and behind the blocks of the other.
+fn is_of_whole_model(view: &View<'_>, calls: usize) -> bool {
+    let plans: Vec<Vec<Entry>> = (0..view.steps.len()).map(|i| plan(view, i)).filter(|p| !p.is_empty()).collect();
+    let top = |e: &Entry| e.name.split('.').next().unwrap_or_default().to_string();
+    let names: Vec<Vec<String>> = plans.iter().map(|p| p.iter().map(top).collect()).collect();
+    let apart = |(n, own): (usize, &Vec<String>)| names[..n].iter().flatten().all(|other| !own.contains(other));
+    calls == 2 && plans.len() == calls && names.iter().enumerate().all(apart)
+}
+
 /// The entries of a dict that are styles by name of a module.
-fn plan(view: &View<'_>, step: usize) -> Vec<Entry> {
+pub(super) fn plan(view: &View<'_>, step: usize) -> Vec<Entry> {
     let Some(Rvalue::Build { kind: BuildKind::Dict, items }) = view.value(step) else { return Vec::new() };
     let one = |i: &Item| match i {
         Item::One(o) => Some(view.expr(o)),
@@ -141,7 +152,7 @@ fn plan(view: &View<'_>, step: usize) -> Vec<Entry> {
         let (place, guards) = (view.place(at.id), at.guards.iter().map(|g| (g.at, g.holds)).collect());
         Some(Entry {
             name,
-            style: Name::from(callee.last_name()?),
+            style: style_named(view, callee)?,
             args: named.collect(),
             place,
             guards,
@@ -149,4 +160,33 @@ fn plan(view: &View<'_>, step: usize) -> Vec<Entry> {
         })
     };
     items.chunks(2).filter_map(entry).collect()
+}
+
+/// Styles, the longer names first.
+const STYLES: &[&str] = &[
+    "PrepareModuleInputOutput",
+    "PrepareModuleOutput",
+    "PrepareModuleInput",
+    "SequenceParallel",
+    "ColwiseParallel",
+    "RowwiseParallel",
+];
+
+/// The style that a callee is: by its name, or by those that a variable may stand for, which are kinds of one style.
+fn style_named(view: &View<'_>, callee: &Expr) -> Option<Name> {
+    let Expr::Local(local) = callee else { return callee.last_name().map(Name::from) };
+    let mut found = None;
+    for def in view.defs(*local) {
+        let Stmt::Unpack { value, before, star: None, after } = view.steps[*def].stmt else { return None };
+        let at = before.iter().chain(after).position(|l| l == local)?;
+        let Some((_, Rvalue::Build { kind: BuildKind::Tuple, items })) = view.source(value) else { return None };
+        let Item::One(named) = items.get(at)? else { return None };
+        // The same styles for products in another form of number have its name inside theirs.
+        let of = view.through(named).last_name()?.replace("Float8", "");
+        let style = STYLES.iter().find(|style| of.ends_with(**style))?;
+        if found.replace(*style).is_some_and(|known| known != *style) {
+            return None;
+        }
+    }
+    found.map(Name::from)
 }

@@ -362,7 +362,7 @@ impl<'a> Run<'a> {
                 replace(state, on, &lost);
                 Some(lost)
             }
-            Val::Norm(_) => self.norm_call(id, name, on, args.plain.first().or_else(|| args.keyword("p")), state),
+            Val::Norm(_) => self.norm_method(id, name, on, args.plain.first().or_else(|| args.keyword("p")), state),
             Val::Group(axes) => match name {
                 "size" => Some(state.num(Scale::size(axes))),
                 _ => None,

@@ -85,6 +85,7 @@ const SAME: &[&str] = &[
     "sqrt",
     "pow",
     "square",
+    "square_",
     "abs",
     "clamp",
     "clamp_",
@@ -255,7 +256,7 @@ fn root_after(name: &str, before: Option<bool>, first: bool, order: Option<&Val>
         }
         // Whatever order the caller asks for, but for 1, no sum of norms is a norm.
         "norm" | "vector_norm" | "get_total_norm" if open && first && before.is_none() => Some(true),
-        "square" if first && before.is_none() || before == Some(true) => Some(false),
+        "square" | "square_" if first && before.is_none() || before == Some(true) => Some(false),
         "pow" | "pow_" if order.is_some() && two && (first && before.is_none() || before == Some(true)) => Some(false),
         "sqrt" | "sqrt_" if before == Some(false) => Some(true),
         "sum" if before == Some(false) => before,
@@ -347,6 +348,22 @@ impl<'a> Run<'a> {
             norm.of.clear();
         }
         Some(Val::Norm(norm))
+    }
+
+    /// A method of a norm, which may raise it to a power where it stands.
+    pub fn norm_method(
+        &mut self,
+        id: StmtId,
+        name: &str,
+        on: &Val,
+        order: Option<&Val>,
+        state: &mut State,
+    ) -> Option<Val> {
+        let new = self.norm_call(id, name, on, order, state)?;
+        if matches!(name, "square_" | "pow_" | "sqrt_") {
+            replace(state, on, &new);
+        }
+        Some(new)
     }
 
     fn norm_of_all(&self, name: &str, items: &[Val], made: Place, state: &mut State) -> Option<Val> {
