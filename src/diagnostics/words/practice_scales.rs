@@ -18,8 +18,10 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::OtherGate { .. }
         | Scales::GuardAgainstMark { .. } => finaliser(mistake),
         Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
-        Scales::UnmarkedBehind { layer, before, axes: over, used, said, sibling } => {
-            unmarked_behind((layer, before), over, *used, (*said, sibling.as_deref()))
+        Scales::UnmarkedBehind { layer, before, axes: over, used, said, sibling, inside } => {
+            let mut draft = unmarked_behind((layer, before), over, *used, (*said, sibling.as_deref()));
+            draft.labels.extend(inside.map(|place| spot(place, "made here, without a mark".to_string())));
+            draft
         }
         Scales::PlanMisfit { .. } => misfit(mistake),
         Scales::CheckpointAxis { parameter, mapped, marked, mark } => checkpoint(parameter, *mapped, *marked, *mark),

@@ -11,7 +11,7 @@ use super::unshared::Unshared;
 use super::view::View;
 use super::{Class, Found, Lint, sibling_marks};
 use crate::ir::{ArgKind, BinOp, ClassId, Const, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, Resolved};
+use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::rules::collective::Transition;
 use crate::rules::{Form, LayerRule};
 use crate::source::{Name, Place};
@@ -36,19 +36,29 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     if text.contains("no_grad(") {
         return;
     }
-    let elsewhere = |name: &str| file.matches(name).count() > text.matches(name).count();
+    let elsewhere = |name: &str| {
+        let (file, text, name) = (near::bare(file), near::bare(text), name.to_lowercase());
+        file.matches(&name).count() > text.matches(&name).count()
+    };
     let Some(init) = class.init(lint) else { return };
     let Some(forward) = lint.project.own_method(class.at, "forward") else { return };
     let view = near::shared(init, forward);
     let all = used(&view);
     let said = if freezes(file) { None } else { said(init, class.at, SPLIT) };
     for (row, from, _) in &all {
-        let Some(rule) = kept_layer(&view, class.at.class, row).filter(|rule| scatters(rule)) else { continue };
-        for (whole, at, given) in all.iter().filter(|(_, at, _)| at > from) {
-            let Some(made) = whole_linear(&view, class.at.class, whole) else { continue };
+        let rows: Vec<(Way<'_>, Arc<LayerRule>)> = ways(&view, class.at.class, row)
+            .into_iter()
+            .filter_map(|way| layer_of(&way.method, &way.made).filter(|rule| scatters(rule)).map(|rule| (way, rule)))
+            .collect();
+        for (whole, at, given) in all.iter().filter(|(_, at, _)| at > from && !rows.is_empty()) {
             if !comes_of(&view, given, *from, *at) {
                 continue;
             }
+            let together = ways(&view, class.at.class, whole).into_iter().find_map(|way| {
+                let (_, rule) = rows.iter().find(|(row, _)| way.is_beside(row))?;
+                makes_whole(&way.method, &way.made, true).then(|| (way.place(), way.inside(), rule.clone()))
+            });
+            let Some((made, inside, rule)) = together else { continue };
             let told = said.filter(|_| !elsewhere(whole)).map(|said| (said, None));
             let Some((said, sibling)) = told.or_else(|| sibling_marks::alike(lint, class, init, whole, &rule)) else {
                 continue;
@@ -60,6 +70,7 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
                 used: view.place(view.steps[*at].id),
                 said,
                 sibling,
+                inside,
             };
             out.push((made, Practice::Scales(mistake)));
             return;
@@ -83,6 +94,73 @@ pub fn used<'a>(view: &View<'a>) -> Vec<Used<'a>> {
         _ => None,
     };
     (0..view.steps.len()).filter_map(of).collect()
+}
+
+/// One of the ways in which an attribute is set: what it is set to, and the step of the method that makes that.
+struct Way<'a> {
+    method: Rc<View<'a>>,
+    step: usize,
+    made: Expr,
+}
+
+impl Way<'_> {
+    /// Whether two attributes may be set so in one object.
+    fn is_beside(&self, other: &Way<'_>) -> bool {
+        self.method.at != other.method.at
+            || !super::handles::excludes(&self.method.steps[self.step], &self.method.steps[other.step])
+    }
+
+    /// What is made.
+    fn place(&self) -> Place {
+        let id = self.method.steps[self.step].id;
+        match self.method.steps[self.step].stmt {
+            Stmt::SetAttr { .. } => self.method.part(id, 1),
+            _ => self.method.place(id),
+        }
+    }
+
+    /// Where a function of the project makes it that the class calls.
+    fn inside(&self) -> Option<Place> {
+        let Expr::Call { callee, .. } = &self.made else { return None };
+        let helper = near::shared(&self.method, helper(&self.method, callee)?);
+        let made = helper.steps.iter().position(|step| matches!(step.stmt, Stmt::Return { .. }))?;
+        Some(helper.place(helper.steps[made].id))
+    }
+}
+
+/// The ways in which a class sets an attribute, through variables that several branches bind: `self.a, self.b = a, b`.
+fn ways<'a>(view: &View<'a>, class: ClassId, attr: &str) -> Vec<Way<'a>> {
+    let mut out = Vec::new();
+    for (method, step, value) in near::assigned(view, class, attr) {
+        let set = match method.expr(value) {
+            Expr::Item(of, at) => match (*of, *at) {
+                (Expr::Build(items), Expr::Const(Const::Int(n))) => {
+                    usize::try_from(n).ok().and_then(|n| items.get(n).cloned())
+                }
+                _ => None,
+            },
+            set => Some(set),
+        };
+        match set {
+            Some(Expr::Local(local)) if !method.is_param(local) => {
+                let bound = method.defs(local).iter().map(|def| (*def, method.bound(*def, local)));
+                out.extend(bound.map(|(step, made)| Way { method: method.clone(), step, made }));
+            }
+            Some(made) => out.push(Way { method, step, made }),
+            None => {}
+        }
+    }
+    out
+}
+
+/// The rule of the layer that an expression makes, or that a parameter is by its annotation.
+fn layer_of(method: &View<'_>, made: &Expr) -> Option<Arc<LayerRule>> {
+    let path = match made {
+        Expr::Call { callee, .. } => near::path(method, callee)?,
+        Expr::Local(local) => hinted(method, *local)?,
+        _ => return None,
+    };
+    method.rules.layer(&path).cloned()
 }
 
 /// The rule of the layer that an attribute is: by what the constructor makes, or by the annotation of what it is given.
@@ -146,18 +224,29 @@ fn makes_whole(view: &View<'_>, made: &Expr, follows: bool) -> bool {
     let told_whole = |(kind, a): &(ArgKind, Expr)| {
         matches!(kind, ArgKind::Keyword(k) if k == "parallel_mode") && *a == Expr::Const(Const::None)
     };
-    let whole = |path: &Name| path == "torch.nn.Linear" || path.ends_with("Linear") && args.iter().any(told_whole);
+    let parallel = |(kind, _): &(ArgKind, Expr)| matches!(kind, ArgKind::Keyword(k) if k.contains("parallel") || k.contains("tp_"));
+    // Another library's layer of the name is whole unless it is told otherwise.
+    let outside = |path: &Name| {
+        let of_project = matches!(view.project.path(path), Resolved::Class(_) | Resolved::Func(_));
+        path.ends_with(".Linear") && !of_project && !args.iter().any(parallel)
+    };
+    let whole = |path: &Name| outside(path) || path.ends_with("Linear") && args.iter().any(told_whole);
     if callee.path().is_some_and(whole) {
         return !divided;
     }
-    let helper = match &**callee {
+    let helper = helper(view, callee).filter(|_| follows && !divided);
+    helper.is_some_and(|at| gives_whole(&near::shared(view, at)))
+}
+
+/// The function of the project, or the method of the own class, that a call runs.
+fn helper(view: &View<'_>, callee: &Expr) -> Option<FuncRef> {
+    match callee {
         Expr::Path(path) => match view.project.path(path) {
             Resolved::Func(at) => Some(at),
             _ => None,
         },
         own => near::own_attribute(view, own).and_then(|name| near::own_method(view, name)),
-    };
-    helper.filter(|_| follows && !divided).is_some_and(|at| gives_whole(&near::shared(view, at)))
+    }
 }
 
 /// Whether all that a function gives back is such a layer, as it is made, and the function marks nothing.
@@ -177,7 +266,7 @@ fn gives_whole(helper: &View<'_>) -> bool {
 
 /// Whether an argument is what a step gave, as it is or as the first of a tuple, or made from that row by row.
 fn comes_of(view: &View<'_>, given: &Operand, from: usize, before: usize) -> bool {
-    is_of(view, &view.expr(given), from, before, 4)
+    is_of(view, &view.expr(given), from, before, 6)
 }
 
 /// Modules that leave every row as long as it is, and where it is.
@@ -187,7 +276,10 @@ fn is_of(view: &View<'_>, e: &Expr, from: usize, before: usize, depth: usize) ->
     let Some(depth) = depth.checked_sub(1) else { return false };
     let is_call = |e: &Expr| matches!(e, Expr::Call { step, .. } if *step == from);
     match e {
-        Expr::Item(base, at) => is_call(base) && matches!(**at, Expr::Const(Const::Int(0))),
+        Expr::Choice(_, a, b) => [a, b].iter().all(|way| is_of(view, way, from, before, depth)),
+        Expr::Item(base, at) => {
+            matches!(**at, Expr::Const(Const::Int(0))) && (is_call(base) || is_of(view, base, from, before, depth))
+        }
         Expr::Local(local) => {
             let last = view.last_def(*local, before);
             last.is_some_and(|def| is_of(view, &view.bound(def, *local), from, def, depth))

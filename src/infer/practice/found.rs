@@ -335,8 +335,16 @@ pub enum Scales {
     /// Gradients of parts are summed with those of other parts; where one is marked as a part, and the mark that asks for the sum.
     PartSummed { axes: Vec<Name>, part: Place, sum: Option<Name> },
     /// A whole layer reads what another leaves each rank a part of the sequence of, and nothing marks it; where it is used, and the comment, or where a
-    /// sibling class marks such a layer, which is called so.
-    UnmarkedBehind { layer: Name, before: Name, axes: Vec<Name>, used: Place, said: Place, sibling: Option<Name> },
+    /// sibling class marks such a layer, which is called so. `inside`: where a helper makes it.
+    UnmarkedBehind {
+        layer: Name,
+        before: Name,
+        axes: Vec<Name>,
+        used: Place,
+        said: Place,
+        sibling: Option<Name>,
+        inside: Option<Place>,
+    },
     /// The map of a checkpoint and the mark of a parameter disagree on the dim that is split, or one leaves it out.
     CheckpointAxis { parameter: Name, mapped: Option<i64>, marked: Option<i64>, mark: Place },
     /// A plan that does not fit what a module is given: a part of the result of another, or the whole of it.

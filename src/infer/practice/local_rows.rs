@@ -59,6 +59,8 @@ pub fn keys(view: &View<'_>, out: &mut Found) {
             return;
         }
     }
+    // The gather that stands first in the source is shown.
+    scored.sort_by_key(|(gather, ..)| gather.span.start);
     let [(first, rows, called), .., (last, ..)] = scored.as_slice() else { return };
     if near::has_any(&near::bare(view.file()), INTENDED) || !is_raw(view, *first) || !is_raw(view, *last) {
         return;
