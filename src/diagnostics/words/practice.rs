@@ -108,19 +108,9 @@ impl Words<'_> {
                 draft.help.push(format!("mark `{module}.{part}` as well, or make the module without it"));
                 draft
             }
-            Practice::PartitionNotMarked { parameter, mark, axes, other, is_asked } => {
-                let axes = axes.join(", ");
-                let title = format!(
-                    "`{parameter}` is a part on each rank of `{axes}`, and nothing marks it `{mark}`: its parts are taken for copies"
-                );
-                let mut draft = Draft::new(&codes::PARTITION_NOT_MARKED, title);
-                draft.primary = format!("its size is divided by the number of ranks of `{axes}`");
-                let why = if *is_asked { "asks for the mark" } else { "another one is marked here" };
-                draft.labels.push(Label { place: *other, message: why.to_string() });
-                draft.help.push(format!(
-                    "mark `{parameter}` as a part; norms of gradients and initialisation go by the mark"
-                ));
-                draft
+            Practice::PartitionNotMarked { parameter, mark, axes, other, is_asked, otherwise } => {
+                let shown = (*other, *is_asked, *otherwise);
+                partition_not_marked((parameter, mark), axes, shown)
             }
             Practice::MarkNeverAsked { mark, axes, reducer, parameters, .. } => {
                 let axes = axes.join(", ");
@@ -209,5 +199,25 @@ fn lost_copy(x: &str, collective: &str, method: &str, original: Place) -> Draft 
     draft.primary = "written to the copy".to_string();
     draft.labels.push(Label { place: original, message: "keeps its own value where a copy is made".to_string() });
     draft.help.push(format!("bind it first: `{x} = {x}.{method}()`, then pass `{x}`"));
+    draft
+}
+
+/// A part that no mark says to be one; what asks for the mark, or where another is marked, and where it is marked otherwise.
+fn partition_not_marked(
+    (parameter, mark): (&str, &str),
+    axes: &[Name],
+    (other, is_asked, otherwise): (Place, bool, Option<Place>),
+) -> Draft {
+    let axes = axes.join(", ");
+    let title = format!(
+        "`{parameter}` is a part on each rank of `{axes}`, and nothing marks it `{mark}`: its parts are taken for copies"
+    );
+    let mut draft = Draft::new(&codes::PARTITION_NOT_MARKED, title);
+    draft.primary = format!("its size is divided by the number of ranks of `{axes}`");
+    let why = if is_asked { "asks for the mark" } else { "another one is marked here" };
+    draft.labels.push(Label { place: other, message: why.to_string() });
+    let said = |place| Label { place, message: "says something else of it".to_string() };
+    draft.labels.extend(otherwise.map(said));
+    draft.help.push(format!("mark `{parameter}` as a part; norms of gradients and initialisation go by the mark"));
     draft
 }

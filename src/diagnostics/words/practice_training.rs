@@ -36,6 +36,7 @@ pub fn training(mistake: &Training) -> Draft {
         Training::AskedNorm { asked, divided } => asked_norm(*asked, *divided),
         Training::NormOperation { largest, operation, test } => norm_operation(*largest, operation, *test),
         Training::NormOneSide { largest, group, reduced } => norm_one_side(*largest, group.as_deref(), *reduced),
+        Training::NormsAveraged { root, used } => norms_averaged(*root, *used),
         Training::RootsSummed { used } => {
             let title = "norms are summed over the ranks, and not their squares: the sum is not the norm of the model";
             let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
@@ -102,6 +103,18 @@ fn marked_norm(mark: &str, asked: Place) -> Draft {
         .labels
         .push(spot(asked, format!("of a parameter with `{mark}` a rank has a part, and others count on one rank")));
     draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
+    draft
+}
+
+/// A mean of the norms of ranks that have other experts.
+fn norms_averaged(root: Place, used: Place) -> Draft {
+    let title = "gradients are clipped by a mean of norms: ranks have other experts, and the mean of their norms is not the norm of all";
+    let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
+    draft.primary = "averages the norms of the ranks".to_string();
+    draft.labels.push(spot(root, "the norm of what this rank has".to_string()));
+    draft.labels.push(spot(used, "gradients are scaled by it".to_string()));
+    let help = "sum the squares of the experts over the expert-parallel ranks, and add those of the rest once";
+    draft.help.push(help.to_string());
     draft
 }
 

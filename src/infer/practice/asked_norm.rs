@@ -8,12 +8,13 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::handles::excludes;
 use super::local_norm::{Held, flow, is_root, leaves, scales, summed};
+use super::named_axes::of_group;
 use super::near;
 use super::training::Training;
 use super::view::View;
 use crate::infer::settings::is_degree;
 use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt};
-use crate::source::Place;
+use crate::source::{Name, Place};
 
 /// Words of code in which parts are made whole, or meant to be parts.
 const OTHERWISE: &[&str] = &["full_tensor", "redistribute", "reduce", "gather", "local_norm", "from_local", "funcol"];
@@ -146,6 +147,54 @@ pub fn roots(view: &View<'_>, out: &mut Found) {
         let Some(used) = clips(view, total, *i).filter(|_| plain && norms > 0 && others == 0) else { continue };
         out.push((view.place(view.steps[*i].id), Practice::Training(Training::RootsSummed { used })));
         return;
+    }
+}
+
+/// `norm = squares.sqrt() / get_world_size(dp_group)`, `all_reduce(norm, group=dp_group)`, and `max_norm / (norm + eps)`, in code that knows experts.
+pub fn averaged(view: &View<'_>, out: &mut Found) {
+    if !near::has_any(&near::bare(view.file()), &["moe", "expert"]) || tells_experts(view) {
+        return;
+    }
+    for (i, call) in view.collectives() {
+        let Some(total) = call.input.and_then(near::local).filter(|_| call.rule.op == "all_reduce") else { continue };
+        let over = call.group.and_then(|group| of_group(view, &view.expr(group))).unwrap_or_default();
+        let Some(def) = view.last_def(total, *i).filter(|_| over == [Name::from("dp")]) else { continue };
+        let mean = near::deep(view, &view.bound(def, total));
+        let Expr::Binary(BinOp::Div, root, size) = &mean else { continue };
+        let counts = size.any(&mut |e| e.last_name() == Some("get_world_size"));
+        let Some(root) = root_of(view, root, def, MOST_STEPS).filter(|_| counts) else { continue };
+        let Some(used) = clips(view, total, *i) else { continue };
+        let mistake = Training::NormsAveraged { root: view.place(view.steps[root].id), used };
+        out.push((view.place(view.steps[*i].id), Practice::Training(mistake)));
+        return;
+    }
+}
+
+/// Variables between a mean and the root that it is taken of.
+const MOST_STEPS: usize = 4;
+
+/// Whether a function asks which parameters are experts' where it adds up squares.
+fn tells_experts(view: &View<'_>) -> bool {
+    near::has_any(view.code(), &["moe", "expert"])
+}
+
+/// The step that takes a root of what gradients add up to.
+fn root_of(view: &View<'_>, e: &Expr, before: usize, depth: usize) -> Option<usize> {
+    let depth = depth.checked_sub(1)?;
+    match e {
+        Expr::Local(local) => {
+            let def = view.last_def(*local, before)?;
+            root_of(view, &view.bound(def, *local), def, depth)
+        }
+        Expr::Call { callee, step, .. } if callee.last_name() == Some("sqrt") => {
+            let of_gradients = view.code().contains(".grad") && near::has_any(view.code(), SUMS);
+            of_gradients.then_some(*step)
+        }
+        Expr::Call { callee, .. } => match &**callee {
+            Expr::Attr(base, _) => root_of(view, base, before, depth),
+            _ => None,
+        },
+        _ => None,
     }
 }
 

@@ -284,6 +284,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["sqrt", "norm"], local_norm::roots_of_marked).with(&[&[".grad"], &["rank"]]),
     of_words(&["to_local"], local_norm::partial),
     of_words(&["to_local"], asked_norm::parts).with(&[&["to_local"], &["sqrt", "0.5"], &["dtensor"], &["grad"]]),
+    of_collectives(asked_norm::averaged).with(&[&["sqrt("], &["get_world_size"], &["grad"], &["max_norm", "clip"]]),
     of_collectives(asked_norm::roots).with(&[&["norm("], &["all_reduce"], &["grad"], &["max_norm", "clip"]]),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     of_words(&["saved_tensors"], stale_block::blocks).with(&[&["def backward"], &[" % "], &["for "]]),

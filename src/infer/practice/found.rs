@@ -101,6 +101,8 @@ pub enum Practice {
         axes: Vec<Name>,
         other: Place,
         is_asked: bool,
+        /// Where it is marked otherwise.
+        otherwise: Option<Place>,
     },
     /// Of gradients and dims of distributed tensors.
     Placements(Placements),

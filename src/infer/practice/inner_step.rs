@@ -4,11 +4,12 @@
 //! Source: vector-quantize-pytorch issue 222. Next: `unreduced_step.rs`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::omissions::Omission;
 use super::view::View;
-use crate::ir::Rvalue;
+use crate::ir::{Rvalue, Stmt};
 
 /// Words of code that sums gradients, or leaves them to each rank on purpose.
 const SUMS: &[&str] =
@@ -36,12 +37,22 @@ pub fn stepped(view: &View<'_>, out: &mut Found) {
     }
     let elsewhere = near::functions(view, view.at.module).into_iter().find_map(|at| {
         let other = near::shared(view, at);
-        let (first, _) = other.collectives().iter().find(|(_, call)| call.rule.op == "all_reduce")?;
-        Some(other.place(other.steps[*first].id))
+        let first = other.collectives().iter().find(|(_, call)| call.rule.op == "all_reduce").map(|(step, _)| *step);
+        first.or_else(|| kept(&other)).map(|step| other.place(other.steps[step].id))
     });
     if let Some(summed) = elsewhere {
         let backward = view.place(view.steps[backward].id);
         let mistake = Omission::InnerStep { backward, summed };
         out.push((view.place(view.steps[step].id), Practice::Omission(mistake)));
     }
+}
+
+/// Where an object keeps what sums over ranks, to call it: `self.all_reduce_fn = distributed.all_reduce if use_ddp else noop`.
+fn kept(view: &View<'_>) -> Option<usize> {
+    let sums = |e: &Expr| e.path().is_some_and(|path| path == "torch.distributed.all_reduce");
+    let keeps = |step: &usize| match view.steps[*step].stmt {
+        Stmt::SetAttr { value, .. } => near::deep(view, &view.expr(value)).any(&mut |e| sums(e)),
+        _ => false,
+    };
+    (0..view.steps.len()).find(keeps)
 }

@@ -368,6 +368,7 @@ const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
     data_sum::steps,
     uncalled::finalisers,
     never_synced::wrappers,
+    never_synced::siblings,
     doubled::twice,
     doubled::wrapped,
     doubled::parts,

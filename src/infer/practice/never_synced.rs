@@ -2,13 +2,16 @@
 //! method of the wrapper that reduces gradients is named nowhere but where it stands. Never: a wrapper with hooks, one whose forward does anything but call
 //! the module, or a function that communicates in any other way. Source: DESIGN.md section 7. Next: `uncalled.rs`, for functions.
 
+use super::expr::Expr;
 use super::found::Practice;
 use super::unshared::Unshared;
-use super::view::View;
+use super::view::{Guard, View};
 use super::{Found, Lint, data_sum, near};
 use crate::infer::scale::wrappers;
 use crate::ir::{FuncKind, Rvalue};
 use crate::project::{ClassRef, FuncRef, Resolved};
+use crate::source::{Name, Place};
+use std::rc::Rc;
 
 /// Words of wrappers that reduce on their own, or of subclasses that may.
 const ALONE: &[&str] = &["_hook", "autograd.function", "super().step", "queue_callback"];
@@ -36,6 +39,86 @@ pub fn wrappers<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
         reduces: of_method.place(of_method.steps[*reduces].id),
     };
     out.push((place, Practice::Unshared(mistake)));
+}
+
+/// `model.sync_dp_grads()`, where `sync_sp_grads` of the same class sums the gradients of marked parameters over other ranks and is named
+/// nowhere.
+pub fn siblings<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    for step in 0..view.steps.len() {
+        let Some(Rvalue::CallMethod { base, name, .. }) = view.value(step) else { continue };
+        if !near::has_any(name, &["grad", "sync", "reduce"]) || near::is_self(view, base) {
+            continue;
+        }
+        let Some((class, called)) = only_method(lint, name) else { continue };
+        let Some(init) = view.project.own_method(class, "__init__") else { continue };
+        let methods = near::methods(&lint.view(init), class.class);
+        let (Some(own), Some(other)) = (sum_of_gradients(&lint.view(called)), idle_sibling(lint, &methods, called))
+        else {
+            continue;
+        };
+        let Some((reduces, group)) = sum_of_gradients(&other) else { continue };
+        if group == own.1 || named(lint, name) != 2 {
+            continue;
+        }
+        let mistake = Unshared::SiblingNeverCalled {
+            called: name.clone(),
+            idle: other.func.name.clone(),
+            reduces,
+            marked: question(&other),
+        };
+        out.push((view.place(view.steps[step].id), Practice::Unshared(mistake)));
+        return;
+    }
+}
+
+/// The class of the project that alone has a method of this name, and the method.
+fn only_method(lint: &Lint<'_>, name: &str) -> Option<(ClassRef, FuncRef)> {
+    let mut found = None;
+    for module in lint.files.saying(name).filter_map(|file| lint.project.module_of(file)) {
+        for class in lint.project.modules[module].ir.classes.ids() {
+            let class = ClassRef { module, class };
+            if let Some(method) = lint.project.own_method(class, name)
+                && found.replace((class, method)).is_some()
+            {
+                return None;
+            }
+        }
+    }
+    found
+}
+
+/// The sum over ranks of gradients of parameters that a method issues, and the group.
+fn sum_of_gradients(method: &View<'_>) -> Option<(Place, String)> {
+    let [(at, call)] = method.collectives() else { return None };
+    let loops = !method.steps[*at].loops.is_empty() && method.code().contains("parameters()");
+    let sums = call.rule.op == "all_reduce" && method.code().contains(".grad") && loops;
+    let group = call.group.map(|group| format!("{:?}", method.expr(group))).unwrap_or_default();
+    sums.then(|| (method.place(method.steps[*at].id), group))
+}
+
+/// Another method of the class that sums gradients, of marked parameters alone, and that nothing names.
+fn idle_sibling<'a>(lint: &Lint<'a>, methods: &[Rc<View<'a>>], called: FuncRef) -> Option<Rc<View<'a>>> {
+    let idle = |m: &&Rc<View<'a>>| {
+        m.at != called && sum_of_gradients(m).is_some() && question(m).is_some() && is_named_once(lint, &m.func.name)
+    };
+    methods.iter().find(idle).cloned()
+}
+
+/// What a method asks parameters for, other than their gradients.
+fn question(method: &View<'_>) -> Option<Name> {
+    let (at, _) = method.collectives().first()?;
+    let asks = |guard: &Guard<'_>| {
+        let mut found = None;
+        method.through(guard.test).any(&mut |e| {
+            if let Expr::Call { callee, args, .. } = e {
+                let word = args.iter().find_map(|(_, a)| a.string().cloned());
+                found = word.or_else(|| callee.last_name().map(Name::from));
+            }
+            false
+        });
+        found.filter(|name| near::has_any(name, &["partial", "sequence", "parallel", "shared", "sp_", "tied"]))
+    };
+    method.steps[*at].guards.iter().find_map(asks)
 }
 
 /// Whether nothing between the backward pass and the step communicates, or is not known.
@@ -71,7 +154,11 @@ fn sleeping(lint: &Lint<'_>, view: &View<'_>, class: ClassRef) -> Option<FuncRef
 
 /// Whether a name stands in one place of the project alone: where it is defined.
 fn is_named_once(lint: &Lint<'_>, name: &str) -> bool {
-    // What a comment says is called nowhere.
+    named(lint, name) == 1
+}
+
+/// How often the project names something. What a comment says is called nowhere.
+fn named(lint: &Lint<'_>, name: &str) -> usize {
     let in_file = |file| near::words(&near::bare(lint.files[file].whole()), &name.to_lowercase()).count();
-    lint.files.saying(name).map(in_file).sum::<usize>() == 1
+    lint.files.saying(name).map(in_file).sum()
 }

@@ -47,7 +47,10 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         if is_of_mark && !marked_elsewhere::may_be(marks, lint, &part.path, &site.mark) {
             let (parameter, mark, axes) = (part.path, site.mark.clone(), part.axes);
             let other = site.place();
-            out.push((part.made, Practice::PartitionNotMarked { parameter, mark, axes, other, is_asked: false }));
+            out.push((
+                part.made,
+                Practice::PartitionNotMarked { parameter, mark, axes, other, is_asked: false, otherwise: None },
+            ));
         }
     }
 }

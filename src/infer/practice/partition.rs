@@ -38,9 +38,17 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         }
         let asked = || asked(init, &mark);
         let Some((other, is_asked)) = marked.map(|at| (at, false)).or_else(|| Some((asked()?, true))) else { continue };
-        let practice = Practice::PartitionNotMarked { parameter: name, mark, axes, other, is_asked };
+        let otherwise = marked_otherwise(init, &name);
+        let practice = Practice::PartitionNotMarked { parameter: name, mark, axes, other, is_asked, otherwise };
         out.push((init.place(step.id), practice));
     }
+}
+
+/// Where a constructor says something else of a parameter, for the last time.
+fn marked_otherwise(init: &View<'_>, name: &Name) -> Option<Place> {
+    let of_it = |target: &Expr| near::own_attribute(init, target) == Some(name);
+    let said = |stmt: &Stmt| mark_set(init, stmt).is_some_and(|(target, _)| of_it(&target));
+    init.steps.iter().rev().find(|step| said(step.stmt)).map(|step| init.place(step.id))
 }
 
 /// The mark of parts over one of some axes.

@@ -3,6 +3,7 @@
 //! know the samples of one rank alone. Never: a class that reduces or gathers anything, statistics of batch normalisation, or a file that
 //! wraps models, whose wrapper broadcasts buffers. Source: rsl_rl pull request 226. Next: `inner_step.rs`.
 
+use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::raw::raw;
@@ -10,12 +11,14 @@ use super::reducers::is_gradient;
 use super::unshared::Unshared;
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
 use crate::source::{Name, Place};
 
 /// What shows that a class agrees with other ranks, or that its statistics are to be those of one batch.
 const AGREES: &[&str] = &["reduce", "gather", "sync", "batch_norm", "batchnorm", "world", "no_dist"];
+/// A wrapper that leaves buffers as they are.
+const OFF: &str = "broadcast_buffers=False";
 /// Wrappers broadcast the buffers of the first rank.
 const WRAPS: &[&str] =
     &["distributeddataparallel", "ddp(", "fsdp", "fully_shard", ".initialize(", "accelerat", "prepare("];
@@ -33,12 +36,14 @@ pub fn apart<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     }
     // Evidence is a broadcast in the class, or gradients that the file sums.
     let by_hand_perhaps = file.contains("all_reduce") && file.contains(".grad");
-    if !by_hand_perhaps && !own.contains("broadcast(") {
+    let broadcasts = own.contains("broadcast(") || own.contains("broadcast_") || file.contains(OFF);
+    if !by_hand_perhaps && !broadcasts {
         return;
     }
     let text = near::bare(own);
     let Some(init) = class.init(lint).filter(|_| !near::has_any(&text, AGREES)) else { return };
-    let first = first_shared(init).or_else(|| by_hand(init, &near::bare(file)));
+    let made_alike = buffers_shared(init, class).or_else(|| wrapped_without(init, &text));
+    let first = first_shared(init).or(made_alike).or_else(|| by_hand(init, &near::bare(file)));
     let Some(shared) = first else { return };
     for (_, func) in &lint.project.class(class.at).methods {
         let at = FuncRef { module: class.at.module, func: *func };
@@ -49,7 +54,7 @@ pub fn apart<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         let Some((step, buffer, taken)) = (0..method.steps.len()).find_map(|s| update(&method, s, own)) else {
             continue;
         };
-        if is_seen_to(lint, class, init, &lint.project.func(at).name) {
+        if made_alike.is_none() && is_seen_to(lint, class, init, &lint.project.func(at).name) {
             return;
         }
         let mistake =
@@ -88,6 +93,41 @@ fn first_shared(init: &View<'_>) -> Option<Place> {
     (0..init.steps.len()).find(shares).map(|at| init.place(init.steps[at].id))
 }
 
+/// Where the file wraps models so that nobody makes buffers alike, beside a codebook, whose entries all ranks are to have.
+fn wrapped_without(init: &View<'_>, own: &str) -> Option<Place> {
+    if !init.file().contains(OFF) || !near::has_any(own, &["codebook", "quantiz"]) {
+        return None;
+    }
+    near::functions(init, init.at.module).into_iter().find_map(|at| {
+        let function = near::shared(init, at);
+        let wraps = |step: &usize| match function.value(*step) {
+            Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => args.iter().any(|arg| {
+                let off = function.expr(&arg.value) == Expr::Const(Const::Bool(false));
+                off && matches!(&arg.kind, ArgKind::Keyword(name) if name == "broadcast_buffers")
+            }),
+            _ => false,
+        };
+        let step = (0..function.steps.len()).find(wraps)?;
+        Some(function.place(function.steps[step].id))
+    })
+}
+
+/// Where a method other than the one that takes statistics makes all buffers of the object those of one rank: `broadcast_tensors(self.buffers())`, when
+/// it fills or repairs them. The only thing that the file does with buffers.
+fn buffers_shared(init: &View<'_>, class: &Class<'_>) -> Option<Place> {
+    let text = near::bare(init.file());
+    let mut shared: Vec<Place> = Vec::new();
+    for method in near::methods(init, class.at.class).into_iter().filter(|method| method.func.name != "forward") {
+        let broadcasts = |step: &usize| {
+            let named = near::name_of_call(&method, *step).is_some_and(|name| name.contains("broadcast"));
+            named && method.text(method.place(method.steps[*step].id)).contains("self.buffers()")
+        };
+        shared.extend((0..method.steps.len()).filter(broadcasts).map(|step| method.place(method.steps[step].id)));
+    }
+    let first = *shared.first()?;
+    (text.matches("buffers()").count() == shared.len()).then_some(first)
+}
+
 /// Where the file sums gradients over all ranks itself, and wraps nothing.
 fn by_hand(view: &View<'_>, text: &str) -> Option<Place> {
     if !text.contains("all_reduce") || !text.contains(".grad") || near::has_any(text, WRAPS) {
@@ -112,6 +152,10 @@ fn update(view: &View<'_>, step: usize, class: &str) -> Option<(usize, Name, Pla
             (base, args.iter().map(|a| &a.value).collect())
         }
         Rvalue::InPlace { op: BinOp::Add, left, right } => (left, vec![right]),
+        // `ema_inplace(self.mean, new, decay)`
+        Rvalue::Call { callee, args } if changes_first(view, callee) => {
+            (&args.first()?.value, args.iter().skip(1).map(|a| &a.value).collect())
+        }
         _ => return None,
     };
     let changed = view.through(changed);
@@ -127,6 +171,18 @@ fn update(view: &View<'_>, step: usize, class: &str) -> Option<(usize, Name, Pla
         return None;
     }
     given.into_iter().find_map(|operand| statistic(view, operand, step)).map(|taken| (step, buffer.clone(), taken))
+}
+
+/// Whether a function of the project changes its first argument in place.
+fn changes_first(view: &View<'_>, callee: &Operand) -> bool {
+    let Some(inner) = near::function(view, callee).map(|at| near::shared(view, at)) else { return false };
+    let Some(param) = inner.func.params.first().map(|p| p.local) else { return false };
+    (0..inner.steps.len()).any(|step| match inner.value(step) {
+        Some(Rvalue::CallMethod { base, name, .. }) => {
+            CHANGES.contains(&name.as_str()) && near::reached(&inner, base, |_| true).contains(&param)
+        }
+        _ => false,
+    })
 }
 
 /// Where a statistic is taken that a value comes from, of what the method is given, here or in a method of the own object.

@@ -28,6 +28,9 @@ pub enum Training {
     NormOneSide { largest: bool, group: Option<Name>, reduced: Place },
     /// Norms of what ranks have are summed, and not their squares; the last step that makes the factor.
     RootsSummed { used: Place },
+    /// Norms of all gradients are averaged over data-parallel ranks that have other experts than each other; where the root is taken, and what
+    /// is clipped by the mean.
+    NormsAveraged { root: Place, used: Place },
     /// The local value of a norm that is a distributed tensor: of a wrapped model, or the code asks whether it is one; where.
     PartialNorm { function: Name, taken: Place, wrapped: Place, asked: bool },
     /// A step whose last backward pass was told not to sum; what told it.

@@ -12,6 +12,9 @@ pub enum Unshared {
     OwnPartOfKeys { class: Name, rows: Place, called: Option<Place> },
     /// Of two kinds of features that are gathered side by side, one is cut off its gradient: it is detached, or its own rows are not put back.
     SiblingCut { features: Name, sibling: Name, kept: Place, detached: bool },
+    /// Of two methods of a class that sum gradients, for some parameters over other ranks, one is called and the other one is named nowhere;
+    /// what both are, and what the idle one sums.
+    SiblingNeverCalled { called: Name, idle: Name, reduces: Place, marked: Option<Name> },
     /// A loop steps with a model in a wrapper of the project's own whose method that reduces gradients is named nowhere; where the model is
     /// wrapped, where gradients are computed, and what would reduce them.
     NeverCalled { wrapper: Name, method: Name, wrapped: Place, backward: Place, reduces: Place },
