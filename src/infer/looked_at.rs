@@ -3,10 +3,12 @@
 
 use super::limits::MAX_MEASURED;
 use super::machine::Machine;
+use super::ops::Operand as Taken;
 use super::repeated::{bound, statement};
 use crate::ir::{Block, Func, LocalId, LocalKind, Operand, Rvalue, Stmt, StmtId};
 use crate::rules::RuleBook;
 use crate::rules::operator::Violation;
+use crate::types::{Axis, AxisType, Reason};
 
 /// Operations that tell something of a tensor, as logs and common scales want it.
 const STATISTICS: &[&str] = &[
@@ -24,6 +26,10 @@ const STATISTICS: &[&str] = &[
     "var",
     "vector_norm",
 ];
+
+/// Operations that put terms into a sum.
+const ADDS: &[&str] =
+    &["add", "iadd", "radd", "index_add", "scatter_add", "index_put", "setitem", "sub", "masked_scatter", "where"];
 
 impl Machine<'_> {
     /// Whether a term of a sum is looked at as what it is: by an operation that tells something of it, in a region without gradients inside a
@@ -52,6 +58,23 @@ impl Machine<'_> {
             })
         };
         tells && (!self.w.modes.grad && region() || self.is_only_looked_at(id))
+    }
+
+    /// Whether what is added to a pending sum may be a term of it: it differs by rank, and is no part of anything along a dim. Rows that the experts
+    /// of this rank give are zero for the tokens of others.
+    pub(super) fn may_be_term(&self, violation: Violation, axis: &Axis, op: &str, operands: &[Taken]) -> bool {
+        if violation != Violation::PartialWithVarying || self.w.modes.typecheck.is_some() {
+            return false;
+        }
+        let own = op.rsplit('.').next().unwrap_or(op).trim_matches('_');
+        let varying = |o: &&Taken| o.ty.get(axis).set == AxisType::V;
+        // What a declaration says it is, or a collective leaves, is no guess.
+        let computed = |o: &Taken| {
+            let state = o.ty.get(axis);
+            let made = state.origin.as_ref().is_some_and(|origin| matches!(origin.reason, Reason::Computed));
+            state.shard.is_none() && made
+        };
+        ADDS.contains(&own) && operands.iter().filter(varying).all(computed)
     }
 
     /// Whether the function under execution takes nothing but its object, and all that it returns is detached.

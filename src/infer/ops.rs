@@ -545,6 +545,7 @@ impl Machine<'_> {
         }
         if self.is_straight_through(id, axis, op, operands)
             || self.is_statistic(id, violation, op)
+            || self.may_be_term(violation, axis, op, operands)
             || self.is_changed_unseen(id, violation, axis, operands)
             || lacks_gradient && (self.is_only_looked_at(id) || self.gives_detached() || self.is_own_forward())
         {

@@ -158,6 +158,14 @@ impl Words<'_> {
                 "the same dim is reduced over the ranks here",
                 "all-reduce the sum over the same group",
             ),
+            Own::WidthMean { cut } => (
+                "a mean over this rank's part of a dim is taken for that of the whole dim",
+                "a mean of what this rank has",
+                None,
+                *cut,
+                "each rank has a part of the dim",
+                "take the mean over the ranks that have the other parts too",
+            ),
             Own::Width { partial, cut } => (
                 "a sum over this rank's part of a dim is divided by the size of the whole dim",
                 "needs the sum over all parts",

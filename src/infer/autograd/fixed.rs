@@ -90,7 +90,12 @@ impl Machine<'_> {
         };
         if let [Value::Const(Const::Int(at))] = items.as_slice() {
             let stacked = &self.deriving.as_ref()?.parts.stacked;
-            let of_ranks = x.steps().into_iter().any(|step| stacked.iter().any(|s| **s == *step));
+            // As it is, or summed: what a selection makes of the parts may have another first one on each rank.
+            let parts = match x.as_ref() {
+                Term::AllReduce { x, .. } => x,
+                _ => x,
+            };
+            let of_ranks = stacked.iter().any(|s| s == parts);
             return of_ranks.then(|| self.fixed(x, 0, *at))?;
         }
         let rank = self.deriving.as_ref()?.rank;

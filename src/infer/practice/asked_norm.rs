@@ -17,7 +17,20 @@ use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
 
 /// Words of code in which parts are made whole, or meant to be parts.
-const OTHERWISE: &[&str] = &["full_tensor", "redistribute", "reduce", "gather", "local_norm", "from_local", "funcol"];
+const OTHERWISE: &[&str] = &[
+    "full_tensor",
+    "redistribute",
+    "reduce",
+    "gather",
+    "local_norm",
+    "from_local",
+    "funcol",
+    "is_replicate",
+    "is_shard",
+    "mesh.size",
+    "assert",
+    "over_ranks",
+];
 
 /// Lines behind a call that are looked through for a sum of what it gives.
 const LINES: usize = 24;
@@ -133,6 +146,9 @@ const NORMS: &[&str] = &["norm", "vector_norm", "get_total_norm"];
 
 /// `total = vector_norm(stack(norms))`, `all_reduce(total)`, and `max_norm / (total + eps)`
 pub fn roots(view: &View<'_>, out: &mut Found) {
+    if near::has_any(view.code(), &["assert", "get_rank", "rank ==", ".rank()", "owner", "owns"]) {
+        return;
+    }
     for (i, call) in view.collectives() {
         let Some(total) = call.input.and_then(near::local).filter(|_| call.rule.op == "all_reduce") else { continue };
         let is_sum = view.operator(call).is_none_or(|op| view.through(op).last_name() == Some("SUM"));

@@ -31,7 +31,28 @@ pub(super) const ONE_SIDED: &[&str] =
     &["momentum", "queue", "teacher", "target_", "freeze", "frozen", "ema", "memory", "stop_grad", "no_grad", "lock_"];
 
 /// Stems of names of features that have none.
-const KEYS: &[&str] = &["q", "k", "query", "key", "neg", "negative", "target", "ref", "reference", "bank"];
+const KEYS: &[&str] = &[
+    "q",
+    "k",
+    "query",
+    "key",
+    "neg",
+    "negative",
+    "target",
+    "ref",
+    "reference",
+    "bank",
+    "label",
+    "class",
+    "proto",
+    "slow",
+    "fixed",
+    "old",
+    "cached",
+];
+
+/// Names of features that a letter or a number tells apart.
+const ROWS: &[&str] = &["z", "h", "p", "v", "emb", "embed", "feat", "feats", "features", "rep", "proj", "hidden"];
 
 /// Last words of names of features.
 const FEATURES: &[&str] = &["features", "feature", "feats", "feat", "embeds", "embed", "embeddings", "emb", "embs"];
@@ -109,7 +130,7 @@ pub(super) fn are_siblings(a: &str, b: &str) -> bool {
         }
     };
     let ((stem, last), (other, end)) = (parts(a), parts(b));
-    let counts = |word: &str| word.len() == 1 && !stem.is_empty();
+    let counts = |word: &str| word.len() == 1 && ROWS.contains(&stem.as_str());
     let numbered = stem == other && counts(&last) && counts(&end);
     numbered
         || last == end

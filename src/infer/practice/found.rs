@@ -456,4 +456,6 @@ pub enum Own {
     Partial { partial: Place, reduced: Place },
     /// A sum over this rank's part of a dim that is divided by the size of the whole; where a parameter is made that has this part.
     Width { partial: Place, cut: Place },
+    /// A mean over this rank's part of a dim, beside a parameter that has this part; where that is made.
+    WidthMean { cut: Place },
 }

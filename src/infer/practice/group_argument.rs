@@ -33,7 +33,11 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
             }
             let kept = unread(view, &param.name).filter(|_| names_group(param));
             let kept = kept.map(|(own, stored)| (own, stored, false));
-            let asked = || asked_alone(view, &param.name, i).map(|asked| (param.name.clone(), asked, true));
+            let asked = || {
+                asked_alone(view, &param.name, i)
+                    .filter(|_| gathers(view, at))
+                    .map(|asked| (param.name.clone(), asked, true))
+            };
             let Some((own, stored, asked)) = kept.or_else(asked) else { continue };
             let (function, parameter) = (func.name.clone(), param.name.clone());
             let mistake = Scales::GroupNotGiven { function, parameter, own, stored, asked };
@@ -153,7 +157,17 @@ fn asked_alone(view: &View<'_>, name: &Name, after: usize) -> Option<Place> {
         let named = near::name_of_call(view, **step).is_some_and(|name| name.contains("rank"));
         **step > after && named && picks(**step)
     };
-    readers.iter().find(rank).map(|step| view.place(view.steps[*step].id))
+    // As many parts as the group has ranks: what a rank of it takes by its place alone may be of all.
+    let size = readers
+        .iter()
+        .any(|step| *step > after && near::name_of_call(view, *step).is_some_and(|name| name.contains("size")));
+    readers.iter().find(rank).filter(|_| size).map(|step| view.place(view.steps[*step].id))
+}
+
+/// Whether a function gathers what ranks have, and does nothing else with them.
+fn gathers(view: &View<'_>, at: FuncRef) -> bool {
+    let code = near::shared(view, at).code().to_owned();
+    code.contains("gather") && !near::has_any(&code, &["broadcast", "reduce", " or ", "max", "min("])
 }
 
 pub(super) fn defaults_to_none(view: &View<'_>, at: FuncRef, param: &Param) -> bool {

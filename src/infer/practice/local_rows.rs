@@ -10,7 +10,7 @@ use super::near;
 use super::own_labels::{MOST_STEPS, SAME, TURNS, entropy, gathered, product};
 use super::unshared::Unshared;
 use super::view::View;
-use crate::ir::{ClassId, FuncKind, Operand, Stmt};
+use crate::ir::{ClassId, FuncKind, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::{Name, Place, Span};
 use std::rc::Rc;
@@ -31,7 +31,7 @@ const INTENDED: &[&str] = &[
 ];
 
 /// The same, of the class or function that scores, and of the function that gathers; elsewhere in the file another function may have them.
-const NEAR: &[&str] = &["no_grad", "with_grad", "inference_mode"];
+const NEAR: &[&str] = &["no_grad", "with_grad", "inference_mode", "set_grad_enabled"];
 
 /// What may sum in a backward.
 const SUMS: &[&str] = &["reduce", "psum", "all_to_all", ".apply(", "all_gather"];
@@ -53,7 +53,8 @@ pub fn keys(view: &View<'_>, out: &mut Found) {
         }
     }
     for (place, rows, called) in &scored {
-        if let Some((backward, class)) = keeps_own_part(view, *place).filter(|_| labels_of_rank(view)) {
+        let off = || near::has_any(&near::bare(view.file()), &["set_grad_enabled", "requires_grad", "slow", "bank"]);
+        if let Some((backward, class)) = keeps_own_part(view, *place).filter(|_| labels_of_rank(view) && !off()) {
             let mistake = Unshared::OwnPartOfKeys { class, rows: *rows, called: *called };
             out.push((backward, Practice::Unshared(mistake)));
             return;
@@ -84,7 +85,11 @@ fn keeps_own_part(view: &View<'_>, gather: Place) -> Option<(Place, Name)> {
     let (Some(at), None) = (returned.next(), returned.next()) else { return None };
     let cuts =
         near::has_any(backward.code(), &["narrow(", "chunk(", "split(", "[rank", ".rank", "get_rank", "ordinal"]);
-    let silent = backward.collectives().is_empty() && !near::has_any(backward.code(), SUMS);
+    let helped = (0..backward.steps.len()).any(|step| match backward.value(step) {
+        Some(Rvalue::Call { callee, .. }) => near::function(&backward, callee).is_some(),
+        _ => false,
+    });
+    let silent = backward.collectives().is_empty() && !near::has_any(backward.code(), SUMS) && !helped;
     (cuts && silent).then(|| (backward.place(backward.steps[at].id), view.project.class(class).name.clone()))
 }
 

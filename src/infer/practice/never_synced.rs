@@ -16,16 +16,40 @@ use std::rc::Rc;
 /// Words of wrappers that reduce on their own, or of subclasses that may.
 const ALONE: &[&str] = &["_hook", "autograd.function", "super().step", "queue_callback"];
 
+/// What shows that ranks have other samples.
+const SAMPLES: &[&str] = &["distributedsampler", "sampler=", "num_replicas", "shard("];
+
+/// Wrappers that reduce by themselves, anywhere in a project.
+const OTHERS: &[&str] = &[
+    "DistributedDataParallel",
+    "FullyShardedDataParallel",
+    "fully_shard",
+    "FSDP(",
+    "DDP(",
+    "replicate(",
+    ".initialize(",
+];
+
 pub fn wrappers<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     if !matches!(view.func.kind, FuncKind::Function | FuncKind::Module) || !view.collectives().is_empty() {
         return;
     }
     let Some((backward, last)) = data_sum::region(view) else { return };
     let place = view.place(view.steps[last].id);
+    let text = near::bare(view.file());
+    if !near::has_any(&text, SAMPLES) || OTHERS.iter().any(|word| is_said_apart(lint, word)) {
+        return;
+    }
     if out.iter().any(|(at, _)| *at == place) || !is_alone(lint, view, backward + 1..last) {
         return;
     }
     let wrapped = (0..backward).filter_map(|step| Some((step, made(view, step)?)));
+    let optimized = |step: usize| {
+        let names =
+            view.binds(step).into_iter().filter(|l| !view.is_temp(*l)).map(|l| view.local_name(l).to_lowercase());
+        names.into_iter().any(|name| view.code().contains(&format!("{name}.parameters()")))
+    };
+    let wrapped = wrapped.filter(|(step, _)| optimized(*step));
     let mut asleep = wrapped.filter_map(|(step, class)| Some((step, class, sleeping(lint, view, class)?)));
     let (Some((step, class, method)), None) = (asleep.next(), asleep.next()) else { return };
     let func = view.project.func(method);
@@ -119,6 +143,14 @@ fn question(method: &View<'_>) -> Option<Name> {
         found.filter(|name| near::has_any(name, &["partial", "sequence", "parallel", "shared", "sp_", "tied"]))
     };
     method.steps[*at].guards.iter().find_map(asks)
+}
+
+/// Whether a project says a word as one of its own, and not as the end of another name.
+fn is_said_apart(lint: &Lint<'_>, word: &str) -> bool {
+    lint.files.saying(word).any(|file| {
+        let text = lint.files[file].whole();
+        text.match_indices(word).any(|(at, _)| !text[..at].ends_with(|c: char| c.is_alphanumeric() || c == '_'))
+    })
 }
 
 /// Whether nothing between the backward pass and the step communicates, or is not known.

@@ -47,6 +47,25 @@ const OF_INDICES: &[&str] = &[
     "ones_like",
 ];
 
+/// Words of functions in which an argument may be a part, or its gradient is summed.
+const SUMMED: &[&str] = &[
+    "redistribute",
+    "grad_placements",
+    "copy_to",
+    "reduce",
+    ".apply(",
+    "hook",
+    "assert",
+    "index_add",
+    "scatter",
+    "mask",
+    "unflatten",
+    "heads",
+    "enter",
+    "is_shard",
+    "raise",
+];
+
 pub fn parts(view: &View<'_>, out: &mut Found) {
     for step in 0..view.steps.len() {
         let Some(Rvalue::CallMethod { base, name, args }) = view.value(step) else { continue };
@@ -191,7 +210,7 @@ fn handed(stmt: &Stmt, is_held: &dyn Fn(&Operand) -> bool) -> Vec<LocalId> {
 fn is_given_whole(view: &View<'_>, base: &Operand, dst: LocalId, step: usize) -> bool {
     let given = matches!(view.expr(base), Expr::Local(local) if view.is_param(local));
     let code = view.code();
-    if !given || near::has_any(code, &["redistribute", "grad_placements", "copy_to", "all_reduce"]) {
+    if !given || view.file().contains("autograd.Function") || near::has_any(code, SUMMED) {
         return false;
     }
     // Each variable, with how many products lie between it and the argument.

@@ -8,7 +8,7 @@ use super::found::Practice;
 use super::near;
 use super::unshared::Unshared;
 use super::view::{Guard, View};
-use crate::ir::{BinOp, CmpOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{BinOp, ClassId, CmpOp, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::{Idx, Name, Span};
 use rustc_hash::FxHashSet;
@@ -328,9 +328,9 @@ fn is_plainly_called(view: &View<'_>, module: ModuleId, at: usize, attribute: &s
     seen > 1 && seen == uses
 }
 
-/// Whether a method returns what an attribute gives as it is, or gives it to another method of its class or a function of the project.
+/// Whether a method gives what an attribute gives to anything but modules of torch that its object keeps: whoever gets it may sum it.
 fn is_handed_on(view: &View<'_>, attribute: &str) -> bool {
-    let class = near::class_of(view).map(|class| ClassRef { module: view.at.module, class });
+    let Some(class) = near::class_of(view) else { return true };
     let mut held: FxHashSet<LocalId> = FxHashSet::default();
     for step in 0..view.steps.len() {
         let reads = view.reads(step).into_iter().any(|o| near::local(o).is_some_and(|l| held.contains(&l)));
@@ -340,18 +340,29 @@ fn is_handed_on(view: &View<'_>, attribute: &str) -> bool {
             }
             Some(Rvalue::Use(_)) if reads => held.extend(view.binds(step)),
             Some(Rvalue::CallMethod { base, name, .. }) if reads => {
-                let own = || class.is_some_and(|class| view.project.own_method(class, name).is_some());
-                if near::is_self(view, base) && own() {
+                if near::is_self(view, base) && is_of_torch(view, class, name) {
+                    continue;
+                }
+                if !FORMS.contains(&name.as_str()) {
                     return true;
                 }
-                if FORMS.contains(&name.as_str()) {
-                    held.extend(view.binds(step));
-                }
+                held.extend(view.binds(step));
             }
-            Some(Rvalue::Call { callee, .. }) if reads && near::function(view, callee).is_some() => return true,
-            None if reads && matches!(view.steps[step].stmt, Stmt::Return { .. }) => return true,
+            _ if reads => return true,
             _ => {}
         }
     }
-    false
+    held.is_empty()
+}
+
+/// Whether an attribute is a module of torch that bends what it is given.
+fn is_of_torch(view: &View<'_>, class: ClassId, attribute: &str) -> bool {
+    let bends = |e: &Expr| match e {
+        Expr::Call { callee, .. } => callee.path().is_some_and(|path| {
+            path.starts_with("torch.nn.") && !near::has_any(path, &["Linear", "Dropout", "Identity", "DataParallel"])
+        }),
+        _ => false,
+    };
+    let set = near::assigned(view, class, attribute);
+    !set.is_empty() && set.iter().all(|(method, _, value)| bends(&method.expr(value)))
 }

@@ -29,7 +29,8 @@ struct Gather<'a> {
 pub fn cuts(view: &View<'_>, out: &mut Found) {
     let calls = view.collectives();
     let gathers: Vec<Gather<'_>> = calls.iter().filter_map(|(step, call)| gather(view, *step, call)).collect();
-    if gathers.len() < 2 || near::has_any(&near::bare(view.file()), ONE_SIDED) {
+    let text = near::bare(view.file());
+    if gathers.len() < 2 || near::has_any(&text, ONE_SIDED) || text.contains("requires_grad") {
         return;
     }
     let mut found = Vec::new();
@@ -62,8 +63,10 @@ pub fn cuts(view: &View<'_>, out: &mut Found) {
 /// Whether one of two is cut off its gradient and the other one is not.
 fn is_cut(view: &View<'_>, cut: &Gather<'_>, other: &Gather<'_>) -> bool {
     match (cut.list, other.list) {
-        (None, None) => cut.detached && !other.detached,
-        (Some(list), Some(other)) => only_joined(view, list, cut.step) && is_put_back(view, other),
+        (None, None) => cut.detached && !other.detached && cut.features.contains("feat"),
+        (Some(list), Some(other)) => {
+            only_joined(view, list, cut.step) && is_only_gathered(view, cut) && is_put_back(view, other)
+        }
         _ => false,
     }
 }
@@ -84,6 +87,17 @@ fn only_joined(view: &View<'_>, list: LocalId, gather: usize) -> bool {
         _ => false,
     };
     !later.is_empty() && later.iter().all(joins)
+}
+
+/// Whether nothing but the gather, and what asks for their form, reads features.
+fn is_only_gathered(view: &View<'_>, cut: &Gather<'_>) -> bool {
+    let form = ["zeros_like", "empty_like", "ones_like", "size", "shape", "numel", "dim"];
+    view.func.params.iter().filter(|param| param.name == cut.features).all(|param| {
+        view.readers(param.local).iter().all(|step| {
+            let asks = near::name_of_call(view, *step).is_some_and(|name| form.contains(&name.as_str()));
+            *step == cut.step || asks || matches!(view.value(*step), Some(Rvalue::Attr { .. }))
+        })
+    })
 }
 
 /// Whether something is stored in a list: the rows that have a gradient.

@@ -67,6 +67,15 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         .filter(|(_, value)| near::comes_from(&forward, value, product, 0))
         .collect();
     let whole = reduced.iter().find(|(at, value)| is_over_columns(&forward, value, *at, product));
+    // The parts of a softmax are put together: by its largest entry, or its logarithm.
+    let softmax = reduced.iter().any(|(at, value)| {
+        let largest = view_says(&forward, *at, "MAX");
+        largest || near::local(value).is_some_and(|l| made_by(&forward, l, *at, "logsumexp"))
+    });
+    let summed_whole = reduced.iter().any(|(_, value)| near::local(value) == Some(product));
+    if !softmax || summed_whole || another_sums(lint, class.at) {
+        return;
+    }
     let Some((whole, _)) = whole.filter(|_| reduced.len() > 1 && !near::communicates(&backward)) else { return };
     let name = forward.local_name(weight);
     let own = usize::from(forward.func.params.first().is_some_and(|p| p.name == "ctx"));
@@ -86,6 +95,30 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         made,
     };
     out.push((returned, Practice::Backwards(mistake)));
+}
+
+/// Whether the text of a step says a word.
+fn view_says(view: &View<'_>, step: usize, word: &str) -> bool {
+    view.text(view.place(view.steps[step].id)).contains(word)
+}
+
+/// Whether a variable is made by a function of this name.
+fn made_by(view: &View<'_>, local: LocalId, before: usize, name: &str) -> bool {
+    let Some(def) = view.last_def(local, before) else { return false };
+    matches!(view.bound(def, local), Expr::Call { callee, .. } if callee.last_name() == Some(name))
+}
+
+/// Whether another autograd function of the file sums a gradient: callers may apply it to what they give this one.
+fn another_sums(lint: &Lint<'_>, class: ClassRef) -> bool {
+    let classes = lint.project.modules[class.module].ir.classes.ids();
+    let mut others = classes.map(|c| ClassRef { module: class.module, class: c }).filter(|c| *c != class);
+    others.any(|other| {
+        // Its forward hands on what it is given.
+        let forward = lint.project.own_method(other, "forward").filter(|at| lint.view(*at).collectives().is_empty());
+        let backward = lint.project.own_method(other, "backward").filter(|_| lint.is_autograd(other));
+        let backward = backward.filter(|_| forward.is_some());
+        backward.is_some_and(|at| near::has_any(lint.view(at).code(), &["reduce", "sum", ".apply("]))
+    })
 }
 
 /// What a step reduces over ranks: by a collective, or a function that its name says to and that is given a group.

@@ -14,6 +14,9 @@ use crate::source::{Name, Place};
 /// Words in the names of embeddings.
 const EMBEDDINGS: &[&str] = &["embed", "wte", "emb"];
 
+/// Words in names of what has no sequence to cut, or is no embedding.
+const NO_SEQUENCE: &[&str] = &["norm", "pos", "time", "label", "class", "patch", "step"];
+
 /// An entry of a plan.
 pub(super) struct Entry {
     pub name: Name,
@@ -29,7 +32,7 @@ pub(super) struct Entry {
 impl Entry {
     fn is_embedding(&self) -> bool {
         let name = self.name.rsplit('.').next().unwrap_or(&self.name).to_lowercase();
-        EMBEDDINGS.iter().any(|w| name.contains(w)) && !name.contains("norm")
+        EMBEDDINGS.iter().any(|w| name.contains(w)) && !NO_SEQUENCE.iter().any(|w| name.contains(w))
     }
 
     fn given(&self, name: &str) -> Option<&Expr> {
@@ -51,7 +54,10 @@ pub fn embeddings(view: &View<'_>, out: &mut Found) {
         return;
     }
     let entries: Vec<Entry> = (0..view.steps.len()).flat_map(|i| plan(view, i)).collect();
-    let cuts = |e: &&Entry| e.style.starts_with("PrepareModule") && e.says("desired_input_layouts", "Shard");
+    let cuts = |e: &&Entry| {
+        e.style.starts_with("PrepareModule")
+            && (e.says("desired_input_layouts", "Shard") || e.says("desired_output_layouts", "Shard"))
+    };
     let parts = entries.iter().find(|e| e.style == "SequenceParallel");
     let gives = entries.iter().any(|e| e.style == "RowwiseParallel" && e.says("output_layouts", "Shard"));
     let (Some(parts), true, None) = (parts, gives, entries.iter().find(cuts)) else { return };

@@ -1,0 +1,48 @@
+import dataclasses
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from megatron.core.tensor_parallel import reduce_from_tensor_model_parallel_region
+
+
+@dataclasses.dataclass
+class FrontOutput:
+    hidden: torch.Tensor
+    mask: torch.Tensor
+
+
+class VocabTable(nn.Module):
+    def __init__(self, rows, width, group):
+        super().__init__()
+        own = rows // dist.get_world_size(group)
+        self.vocab_start = dist.get_rank(group) * own
+        self.vocab_end = self.vocab_start + own
+        self.weight = nn.Parameter(torch.empty(own, width))
+
+    def forward(self, ids):
+        outside = (ids < self.vocab_start) | (ids >= self.vocab_end)
+        local = (ids - self.vocab_start).masked_fill(outside, 0)
+        rows = F.embedding(local, self.weight)
+        rows[outside] = 0.0
+        return rows
+
+
+class Front(nn.Module):
+    def __init__(self, rows, width, group):
+        super().__init__()
+        self.table = VocabTable(rows, width, group)
+
+    def forward(self, ids, mask):
+        return FrontOutput(hidden=self.table(ids), mask=mask)
+
+
+class Model(nn.Module):
+    def __init__(self, rows, width, layers, group):
+        super().__init__()
+        self.front = Front(rows, width, group)
+        self.layers = layers
+
+    def forward(self, ids, mask):
+        out = self.front(ids, mask)
+        return self.layers(reduce_from_tensor_model_parallel_region(out.hidden), out.mask)
