@@ -9,7 +9,7 @@ use super::found::Practice;
 use super::view::View;
 use super::{Class, Found, Lint, near};
 use crate::ir::{Arg, ArgKind, BinOp, BuildKind, Const, Item, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{ClassRef, Resolved};
+use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::source::{Name, Place};
 
 /// Reductions over the columns of a product, each of which the ranks have others of.
@@ -113,8 +113,12 @@ fn another_sums(lint: &Lint<'_>, class: ClassRef) -> bool {
     let classes = lint.project.modules[class.module].ir.classes.ids();
     let mut others = classes.map(|c| ClassRef { module: class.module, class: c }).filter(|c| *c != class);
     others.any(|other| {
-        // Its forward hands on what it is given.
-        let forward = lint.project.own_method(other, "forward").filter(|at| lint.view(*at).collectives().is_empty());
+        // Its forward hands on what it is given, or what ranks have of that together.
+        let multiplies = |at: FuncRef| {
+            let forward = lint.view(at);
+            (0..forward.steps.len()).any(|step| multiplied(&forward, step).is_some())
+        };
+        let forward = lint.project.own_method(other, "forward").filter(|at| !multiplies(*at));
         let backward = lint.project.own_method(other, "backward").filter(|_| lint.is_autograd(other));
         let backward = backward.filter(|_| forward.is_some());
         backward.is_some_and(|at| near::has_any(lint.view(at).code(), &["reduce", "sum", ".apply("]))
