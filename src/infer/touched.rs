@@ -11,6 +11,9 @@ use crate::rules::OpClass;
 use crate::rules::shapes::ShapeRule;
 use crate::types::TensorType;
 
+/// Products of a tensor and a number.
+const PRODUCTS: &[&str] = &["mul", "rmul", "imul", "multiply"];
+
 impl Machine<'_> {
     /// Something that is not followed may write into a tensor.
     pub fn touch(&mut self, id: ObjId) {
@@ -44,15 +47,18 @@ impl Machine<'_> {
             || decides && args.args.iter().any(|arg| self.is_open(&arg.value))
     }
 
-    /// Whether an operation divides by what is called a number of ranks, as each term of a sum of equal values is that gives their average:
-    /// `x / config.tensor_model_parallel_size`.
+    /// Whether an operation divides by what is called a number of ranks, or multiplies by a number of which nothing is known, as each term of a
+    /// sum of equal values is that gives their average: `x / config.tensor_model_parallel_size`, `x * (1.0 / size)`.
     fn is_averaged(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
         let named = |value: &Value| match value {
             Value::Sym(path) => of_size_name(path).is_some(),
-            _ => false,
+            value => matches!(value, Value::Unknown | Value::Number(None)),
         };
+        let last = call.rule.name.rsplit('.').next().unwrap_or_default().trim_matches('_');
         let divisors = call.rule.divisor.iter().flat_map(|param| call.bound.all(*param));
         divisors.map(|at| &args.args[*at].value).any(named)
+            || PRODUCTS.contains(&last)
+                && args.args.iter().any(|arg| matches!(arg.value, Value::Unknown | Value::Number(None)))
     }
 
     /// Whether a value is a number, or has one, of which nothing is known.

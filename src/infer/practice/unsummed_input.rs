@@ -6,6 +6,7 @@
 use super::backwards::{Backwards, both_ways};
 use super::expr::Expr;
 use super::found::Practice;
+use super::rank_tests::whole;
 use super::view::View;
 use super::{Class, Found, Lint, near};
 use crate::ir::{Arg, ArgKind, BinOp, BuildKind, Const, Item, LocalId, Operand, Rvalue, Stmt};
@@ -39,6 +40,7 @@ const CASTS: &[&str] = &["float", "to", "half", "bfloat16", "type", "type_as", "
 const ELSEWHERE: &[&str] = &[
     "copy_to",
     "copy_in",
+    "_autograd(",
     "reduce_grad",
     "register_hook",
     "grad_placements",
@@ -240,12 +242,24 @@ fn is_reduction(view: &View<'_>, e: &Expr, depth: usize) -> bool {
         },
         Expr::Attr(base, name) => name == "values" && is_reduction(view, base, depth),
         Expr::Item(base, at) => **at == Expr::Const(Const::Int(0)) && is_reduction(view, base, depth),
-        Expr::Call { callee, .. } => match &**callee {
+        Expr::Call { callee, args, .. } => match &**callee {
             Expr::Attr(base, name) if FORMS.contains(&name.as_str()) => is_reduction(view, base, depth),
-            callee => callee.last_name().is_some_and(|name| OVER_COLUMNS.contains(&name)),
+            callee => callee.last_name().is_some_and(|name| OVER_COLUMNS.contains(&name)) && is_over_last(args),
         },
         _ => false,
     }
+}
+
+/// Whether a reduction is told to run over the last dim of a matrix: over all of it, or over its rows, it is of something else.
+fn is_over_last(args: &[(ArgKind, Expr)]) -> bool {
+    args.iter().any(|(kind, value)| {
+        let dim = match kind {
+            ArgKind::Keyword(name) => matches!(name.as_str(), "dim" | "axis"),
+            ArgKind::Positional => true,
+            ArgKind::Star | ArgKind::DoubleStar => false,
+        };
+        dim && matches!(whole(value), Some(-1 | 1))
+    })
 }
 
 /// Whether every application of a function gives it an input as its caller was given it.

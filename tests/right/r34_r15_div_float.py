@@ -1,0 +1,7 @@
+from megatron.core.tensor_parallel import reduce_from_tensor_model_parallel_region
+
+
+def average(x, config):
+    whole = reduce_from_tensor_model_parallel_region(x)
+    whole = whole / float(config.tensor_model_parallel_size)
+    return reduce_from_tensor_model_parallel_region(whole)
