@@ -25,6 +25,10 @@ const MEMBERS: &str = "ranks";
 impl Machine<'_> {
     /// A count that an object keeps of its group.
     pub(super) fn counted_by_object(&mut self, path: &Name, name: &Name) -> Option<Value> {
+        // The texts of classes are read for names that count alone.
+        if !SIZE.contains(&name.as_str()) && !RANK.contains(&name.as_str()) {
+            return None;
+        }
         let class = self.object_of_group(path)?;
         let count = self.count_kept(class, name)?;
         self.object_axes(path, class).map(count)
@@ -40,8 +44,9 @@ impl Machine<'_> {
 
     /// What a short property of such an object gives, if that is known: `group.is_trivial`.
     pub(super) fn property_of_object(&mut self, id: StmtId, path: &Name, name: &Name) -> Option<Value> {
-        let class = self.object_of_group(path)?;
-        let closure = self.own_property(class, name)?;
+        let Some(Annotated::Object(class)) = self.annotated.get(path) else { return None };
+        let closure = self.own_property(*class, name)?;
+        self.object_of_group(path)?;
         let before = self.w.clone();
         let args = super::expr::CallArgs::of(vec![Value::Sym(path.clone())]);
         let value = match self.call_closure(id, &closure, &args) {
