@@ -29,17 +29,17 @@ impl Machine<'_> {
         if !SIZE.contains(&name.as_str()) && !RANK.contains(&name.as_str()) {
             return None;
         }
-        let class = self.object_of_group(path)?;
+        let (class, group) = self.object_of_group(path)?;
         let count = self.count_kept(class, name)?;
-        self.object_axes(path, class).map(count)
+        self.object_axes(path, group).map(count)
     }
 
     /// The number of ranks that the list of all of them has: `len(group.ranks)`.
     pub(super) fn members_counted(&mut self, list: &Value) -> Option<Value> {
         let Value::Sym(whole) = list else { return None };
         let path = Name::from(whole.strip_suffix(MEMBERS)?.strip_suffix('.')?);
-        let class = self.object_of_group(&path)?;
-        self.object_axes(&path, class).map(Value::Size)
+        let (_, group) = self.object_of_group(&path)?;
+        self.object_axes(&path, group).map(Value::Size)
     }
 
     /// What a short property of such an object gives, if that is known: `group.is_trivial`.
@@ -68,11 +68,12 @@ impl Machine<'_> {
         (closure.flavour == Flavour::Property && is_short).then_some(closure)
     }
 
-    /// The class of a value by its annotation, if it holds one group, and no other class derives from it.
-    fn object_of_group(&self, path: &Name) -> Option<ClassRef> {
+    /// The class of a value by its annotation, if it holds one group, and no other class derives from it; and what it calls that.
+    fn object_of_group(&self, path: &Name) -> Option<(ClassRef, &'static str)> {
         let Some(Annotated::Object(class)) = self.annotated.get(path) else { return None };
         let alone = self.settings.statics.stands_for(*class).is_some_and(|all| all == [*class].as_slice());
-        (alone && self.held_group(*class).is_some()).then_some(*class)
+        let group = if alone { self.held_group(*class) } else { None };
+        group.map(|group| (*class, group))
     }
 
     /// What a class calls the one group that its objects hold.
@@ -93,8 +94,7 @@ impl Machine<'_> {
         self.files[self.project.file(class.module)].slice(self.project.class(class).span)
     }
 
-    fn object_axes(&mut self, path: &Name, class: ClassRef) -> Option<crate::types::AxisSet> {
-        let group = self.held_group(class)?;
+    fn object_axes(&mut self, path: &Name, group: &str) -> Option<crate::types::AxisSet> {
         let group = self.symbol_attr(path, &Name::from(group));
         self.axes_of_value(&group)
     }

@@ -3,6 +3,7 @@
 
 use super::expr::{CallArgs, differing, number_type};
 use super::machine::Machine;
+use super::scale::groups::of_size_name;
 use super::value::Value;
 use crate::ir::{BinOp, Const, StmtId};
 use crate::rules::IntrinsicRule;
@@ -67,6 +68,12 @@ impl Machine<'_> {
             {
                 Some(bound.clone())
             }
+            ("max" | "min", Value::Const(Const::Int(_)), count)
+            | ("max" | "min", count, Value::Const(Const::Int(_)))
+                if counts_ranks(count) =>
+            {
+                Some(Value::Number(None))
+            }
             _ => None,
         }
     }
@@ -81,10 +88,17 @@ impl Machine<'_> {
     }
 }
 
-/// What a function gives that has no effect: nothing is known of it, but that a part of a size that is rounded is one.
+/// Whether a value is called a number of ranks.
+fn counts_ranks(value: &Value) -> bool {
+    matches!(value, Value::Sym(path) if of_size_name(path).is_some())
+}
+
+/// What a function gives that has no effect: nothing is known of it, but that a part of a size that is rounded is one, and that it is a number if
+/// it is made of the number of ranks alone: `math.sqrt(world_size)`.
 pub fn pure(rule: &IntrinsicRule, args: &CallArgs) -> Value {
     match args.positional(0) {
         Some(share @ Value::Share(_)) if rule.does == "whole-number" => share.clone(),
+        Some(count) if args.args.len() == 1 && counts_ranks(count) => Value::Number(None),
         _ => Value::Unknown,
     }
 }

@@ -50,15 +50,18 @@ impl Machine<'_> {
     /// Whether an operation divides by what is called a number of ranks, or multiplies by a number of which nothing is known, as each term of a
     /// sum of equal values is that gives their average: `x / config.tensor_model_parallel_size`, `x * (1.0 / size)`.
     fn is_averaged(&self, call: &OpCall<'_>, args: &CallArgs) -> bool {
-        let named = |value: &Value| match value {
+        let open = |value: &Value| matches!(value, Value::Number(None));
+        let counts = |value: &Value| match value {
             Value::Sym(path) => of_size_name(path).is_some(),
-            value => matches!(value, Value::Unknown | Value::Number(None)),
+            value => open(value),
         };
-        let last = call.rule.name.rsplit('.').next().unwrap_or_default().trim_matches('_');
-        let divisors = call.rule.divisor.iter().flat_map(|param| call.bound.all(*param));
-        divisors.map(|at| &args.args[*at].value).any(named)
-            || PRODUCTS.contains(&last)
-                && args.args.iter().any(|arg| matches!(arg.value, Value::Unknown | Value::Number(None)))
+        let mut divisors = call.rule.divisor.iter().flat_map(|param| call.bound.all(*param));
+        let is_product = || {
+            let last = call.rule.name.rsplit('.').next().unwrap_or_default();
+            PRODUCTS.contains(&last.trim_matches('_'))
+        };
+        divisors.any(|at| counts(&args.args[*at].value))
+            || args.args.iter().any(|arg| open(&arg.value)) && is_product()
     }
 
     /// Whether a value is a number, or has one, of which nothing is known.

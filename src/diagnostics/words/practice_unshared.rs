@@ -29,7 +29,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::OwnPartOfKeys { class, rows, called } => own_part_of_keys(class, *rows, *called),
         Unshared::SiblingCut { features, sibling, kept, detached } => sibling_cut(features, sibling, *kept, *detached),
         Unshared::SiblingNeverCalled { called, idle, reduces, marked } => {
-            sibling_never_called(called, idle, *reduces, marked.as_deref())
+            sibling_never_called(called, idle, *reduces, marked)
         }
         Unshared::NeverCalled { wrapper, method, wrapped, backward, reduces } => {
             never_called((wrapper, method), *wrapped, *backward, *reduces)
@@ -132,9 +132,10 @@ fn sibling_cut(features: &str, sibling: &str, kept: Place, detached: bool) -> Dr
     draft
 }
 
-fn sibling_never_called(called: &str, idle: &str, reduces: Place, marked: Option<&str>) -> Draft {
-    let which = marked.map_or("of some parameters".to_string(), |mark| format!("for which `{mark}` holds"));
-    let title = format!("gradients {which} stay those of one rank: `{called}` is called, and nothing calls `{idle}`");
+fn sibling_never_called(called: &str, idle: &str, reduces: Place, marked: &str) -> Draft {
+    let title = format!(
+        "gradients for which `{marked}` holds stay those of one rank: `{called}` is called, and nothing calls `{idle}`"
+    );
     let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
     draft.primary = "sums the gradients over other ranks".to_string();
     draft.labels.push(spot(reduces, format!("`{idle}` would sum them here")));

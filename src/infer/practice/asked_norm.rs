@@ -1,6 +1,6 @@
 //! Norms of gradients that are no norms of the whole. In: a function. Out: a root of the squares of local parts, where the code asks whether a gradient
 //! is a distributed tensor, and gradients are scaled with it, or what is whole counts as one of several ranks would; and norms that are added over
-//! ranks, by which gradients are clipped. Never: where anything is summed, made whole or handed on that may sum it, or whose callers do.
+//! ranks, or averaged over ranks with other experts, by which gradients are clipped. Never: where anything is summed, made whole or handed on that may sum it, or whose callers do.
 //! Next: `local_norm.rs`, models that are followed to their wrapper.
 
 use super::Found;
@@ -29,7 +29,6 @@ const OTHERWISE: &[&str] = &[
     "is_shard",
     "mesh.size",
     "assert",
-    "over_ranks",
 ];
 
 /// Lines behind a call that are looked through for a sum of what it gives.

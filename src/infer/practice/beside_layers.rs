@@ -36,8 +36,10 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     if text.contains("no_grad(") {
         return;
     }
+    let bare = std::cell::LazyCell::new(|| (near::bare(file), near::bare(text)));
     let elsewhere = |name: &str| {
-        let (file, text, name) = (near::bare(file), near::bare(text), name.to_lowercase());
+        let (file, text) = &*bare;
+        let name = name.to_lowercase();
         file.matches(&name).count() > text.matches(&name).count()
     };
     let Some(init) = class.init(lint) else { return };
@@ -133,12 +135,7 @@ fn ways<'a>(view: &View<'a>, class: ClassId, attr: &str) -> Vec<Way<'a>> {
     let mut out = Vec::new();
     for (method, step, value) in near::assigned(view, class, attr) {
         let set = match method.expr(value) {
-            Expr::Item(of, at) => match (*of, *at) {
-                (Expr::Build(items), Expr::Const(Const::Int(n))) => {
-                    usize::try_from(n).ok().and_then(|n| items.get(n).cloned())
-                }
-                _ => None,
-            },
+            item @ Expr::Item(..) => item_set(item),
             set => Some(set),
         };
         match set {
@@ -151,6 +148,15 @@ fn ways<'a>(view: &View<'a>, class: ClassId, attr: &str) -> Vec<Way<'a>> {
         }
     }
     out
+}
+
+/// What stands at a place of a tuple that is written there.
+fn item_set(item: Expr) -> Option<Expr> {
+    let Expr::Item(of, at) = item else { return None };
+    match (*of, *at) {
+        (Expr::Build(items), Expr::Const(Const::Int(n))) => items.get(usize::try_from(n).ok()?).cloned(),
+        _ => None,
+    }
 }
 
 /// The rule of the layer that an expression makes, or that a parameter is by its annotation.
@@ -167,20 +173,14 @@ fn layer_of(method: &View<'_>, made: &Expr) -> Option<Arc<LayerRule>> {
 pub fn kept_layer(view: &View<'_>, class: ClassId, attr: &str) -> Option<Arc<LayerRule>> {
     let set = near::assigned(view, class, attr);
     let [(method, _, value)] = set.as_slice() else { return None };
-    let path = match method.expr(value) {
-        Expr::Call { callee, .. } => near::path(method, &callee)?,
+    match method.expr(value) {
         // `self.a, self.b = a, b`
-        Expr::Item(of, at) => match (*of, *at) {
-            (Expr::Build(items), Expr::Const(Const::Int(n))) => {
-                let Some(Expr::Local(local)) = items.get(usize::try_from(n).ok()?) else { return None };
-                hinted(method, *local)?
-            }
-            _ => return None,
+        item @ Expr::Item(..) => match item_set(item)? {
+            given @ Expr::Local(_) => layer_of(method, &given),
+            _ => None,
         },
-        Expr::Local(local) => hinted(method, local)?,
-        _ => return None,
-    };
-    view.rules.layer(&path).cloned()
+        made => layer_of(method, &made),
+    }
 }
 
 /// The path of the class that a parameter is annotated with.

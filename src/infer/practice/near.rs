@@ -9,7 +9,7 @@ use crate::infer::limits::NO_BOUND;
 use crate::infer::places::left_by;
 use crate::ir::{ClassId, Const, Func, FuncId, FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
-use crate::source::{Idx, IndexVec, Name, Place, Span};
+use crate::source::{Files, Idx, IndexVec, Name, Place, Span};
 use rustc_hash::FxHashSet;
 use std::rc::Rc;
 
@@ -19,6 +19,9 @@ pub struct Note {
     pub text: String,
     pub place: Option<Place>,
 }
+
+/// The attribute of the context that holds what the forward saved.
+pub const SAVED: &str = "saved_tensors";
 
 /// How far a name is followed.
 const MAX_STEPS: usize = 12;
@@ -213,6 +216,12 @@ pub fn has_word(text: &str, word: &str) -> bool {
     words(text, word).next().is_some()
 }
 
+/// How often a project says a name. What a comment says is called nowhere.
+pub fn times_said(files: &Files, name: &str) -> usize {
+    let lower = name.to_lowercase();
+    files.saying(name).map(|file| words(&bare(files[file].whole()), &lower).count()).sum()
+}
+
 /// Whether a name has a part between underscores: `dp` of `dp_group`.
 pub fn has_part(name: &str, part: &str) -> bool {
     name.to_lowercase().split(['_', '.']).any(|p| p == part)
@@ -403,6 +412,17 @@ pub fn autograd_class(view: &View<'_>) -> Option<ClassRef> {
     let at = ClassRef { module: view.at.module, class: class_of(view)? };
     let text = view.text(view.spot(view.project.class(at).span));
     text.lines().next().filter(|head| head.contains("Function")).map(|_| at)
+}
+
+/// The variables that a backward takes what the forward saved apart into, all at once.
+pub fn saved_names<'a>(backward: &View<'a>) -> Option<&'a [LocalId]> {
+    backward.steps.iter().find_map(|step| match step.stmt {
+        Stmt::Unpack { value, before, star: None, after } if after.is_empty() => match backward.source(value) {
+            Some((_, Rvalue::Attr { name, .. })) if name == SAVED => Some(&**before),
+            _ => None,
+        },
+        _ => None,
+    })
 }
 
 /// Whether a function is decorated so that nothing in it is recorded. Decorators stand before its span.

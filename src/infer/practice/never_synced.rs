@@ -4,6 +4,7 @@
 
 use super::expr::Expr;
 use super::found::Practice;
+use super::reducers::Reducer;
 use super::unshared::Unshared;
 use super::view::{Guard, View};
 use super::{Found, Lint, data_sum, near};
@@ -37,7 +38,10 @@ pub fn wrappers<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
     let Some((backward, last)) = data_sum::region(view) else { return };
     let place = view.place(view.steps[last].id);
     let text = near::bare(view.file());
-    if !near::has_any(&text, SAMPLES) || OTHERS.iter().any(|word| is_said_apart(lint, word)) {
+    if !near::has_any(&text, SAMPLES)
+        || near::has_any(&text, ALONE)
+        || OTHERS.iter().any(|word| is_said_apart(lint, word))
+    {
         return;
     }
     if out.iter().any(|(at, _)| *at == place) || !is_alone(lint, view, backward + 1..last) {
@@ -68,28 +72,30 @@ pub fn wrappers<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 /// `model.sync_dp_grads()`, where `sync_sp_grads` of the same class sums the gradients of marked parameters over other ranks and is named
 /// nowhere.
 pub fn siblings<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
+    // The texts of all files are looked through for methods of classes that sum gradients alone.
+    let beside = |reducer: &Reducer, name: &str| {
+        let class = view.project.func(reducer.func).class;
+        class.is_some_and(|class| {
+            view.project.own_method(ClassRef { module: reducer.func.module, class }, name).is_some()
+        })
+    };
     for step in 0..view.steps.len() {
         let Some(Rvalue::CallMethod { base, name, .. }) = view.value(step) else { continue };
         if !near::has_any(name, &["grad", "sync", "reduce"]) || near::is_self(view, base) {
             continue;
         }
+        if !lint.reducers().all.iter().any(|reducer| beside(reducer, name)) {
+            continue;
+        }
         let Some((class, called)) = only_method(lint, name) else { continue };
         let Some(init) = view.project.own_method(class, "__init__") else { continue };
         let methods = near::methods(&lint.view(init), class.class);
-        let (Some(own), Some(other)) = (sum_of_gradients(&lint.view(called)), idle_sibling(lint, &methods, called))
-        else {
-            continue;
-        };
-        let Some((reduces, group)) = sum_of_gradients(&other) else { continue };
-        if group == own.1 || named(lint, name) != 2 {
+        let Some((_, own)) = sum_of_gradients(&lint.view(called)) else { continue };
+        let Some((idle, reduces, group, marked)) = idle_sibling(lint, &methods, called) else { continue };
+        if group == own || near::times_said(lint.files, name) != 2 {
             continue;
         }
-        let mistake = Unshared::SiblingNeverCalled {
-            called: name.clone(),
-            idle: other.func.name.clone(),
-            reduces,
-            marked: question(&other),
-        };
+        let mistake = Unshared::SiblingNeverCalled { called: name.clone(), idle, reduces, marked };
         out.push((view.place(view.steps[step].id), Practice::Unshared(mistake)));
         return;
     }
@@ -120,12 +126,17 @@ fn sum_of_gradients(method: &View<'_>) -> Option<(Place, String)> {
     sums.then(|| (method.place(method.steps[*at].id), group))
 }
 
+/// A method of a class, the sum over ranks that it issues, the group, and what it asks parameters for.
+type Idle = (Name, Place, String, Name);
+
 /// Another method of the class that sums gradients, of marked parameters alone, and that nothing names.
-fn idle_sibling<'a>(lint: &Lint<'a>, methods: &[Rc<View<'a>>], called: FuncRef) -> Option<Rc<View<'a>>> {
-    let idle = |m: &&Rc<View<'a>>| {
-        m.at != called && sum_of_gradients(m).is_some() && question(m).is_some() && is_named_once(lint, &m.func.name)
-    };
-    methods.iter().find(idle).cloned()
+fn idle_sibling(lint: &Lint<'_>, methods: &[Rc<View<'_>>], called: FuncRef) -> Option<Idle> {
+    methods.iter().filter(|method| method.at != called).find_map(|method| {
+        let (reduces, group) = sum_of_gradients(method)?;
+        let marked = question(method)?;
+        let name = &method.func.name;
+        (near::times_said(lint.files, name) == 1).then(|| (name.clone(), reduces, group, marked))
+    })
 }
 
 /// What a method asks parameters for, other than their gradients.
@@ -158,7 +169,6 @@ fn is_alone<'a>(lint: &Lint<'a>, view: &View<'a>, between: std::ops::Range<usize
     let silent = |at: &FuncRef| lint.view(*at).collectives().is_empty();
     between.clone().all(|step| data_sum::is_followed(view, step))
         && data_sum::reached(lint, view, between).is_some_and(|all| all.iter().all(silent))
-        && !near::has_any(&near::bare(view.file()), ALONE)
 }
 
 /// The class of the project of which a step makes an object that is kept under a name and called.
@@ -181,16 +191,5 @@ fn sleeping(lint: &Lint<'_>, view: &View<'_>, class: ClassRef) -> Option<FuncRef
     let named = method.func.name.starts_with("__") || method.func.name == "forward" || method.func.name == "backward";
     let bases = lint.settings.statics.external_bases(class).all(|base| base.ends_with("Module"));
     let plain = !named && bases && !near::has_any(&text, ALONE);
-    (plain && is_named_once(lint, &method.func.name)).then_some(method.at)
-}
-
-/// Whether a name stands in one place of the project alone: where it is defined.
-fn is_named_once(lint: &Lint<'_>, name: &str) -> bool {
-    named(lint, name) == 1
-}
-
-/// How often the project names something. What a comment says is called nowhere.
-fn named(lint: &Lint<'_>, name: &str) -> usize {
-    let in_file = |file| near::words(&near::bare(lint.files[file].whole()), &name.to_lowercase()).count();
-    lint.files.saying(name).map(in_file).sum()
+    (plain && near::times_said(lint.files, &method.func.name) == 1).then_some(method.at)
 }

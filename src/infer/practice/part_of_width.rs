@@ -77,12 +77,8 @@ fn means(view: &View<'_>, class: ClassId, out: &mut Found) {
     }
     let Some(mean) = (0..view.steps.len()).find(|step| is_mean_of_squares(view, class, *step)) else { return };
     let size = |init: &View<'_>, e: &Expr| matches!(e, Expr::Local(l) if init.is_as_given(*l));
-    let Some((attribute, cut)) = parameter_of(view, class, &size).filter(|(name, _)| multiplies(view, name)) else {
-        return;
-    };
-    let partial = view.place(view.steps[mean].id);
-    if multiplies(view, &attribute) {
-        out.push((partial, Practice::OfThisRank(Own::WidthMean { cut })));
+    if let Some((_, cut)) = parameter_of(view, class, &size).filter(|(name, _)| multiplies(view, name)) {
+        out.push((view.place(view.steps[mean].id), Practice::OfThisRank(Own::WidthMean { cut })));
     }
 }
 

@@ -12,7 +12,7 @@ use super::near;
 use super::view::View;
 use crate::ir::{Arg, ArgKind, LocalId, Operand, Rvalue, Stmt};
 use crate::source::{Name, Place};
-use rustc_hash::FxHashSet;
+use rustc_hash::FxHashMap;
 
 /// Parts of names of values that have no gradient.
 const WITHOUT_GRADIENT: &[&str] = &[
@@ -61,7 +61,6 @@ const SUMMED: &[&str] = &[
     "mask",
     "unflatten",
     "heads",
-    "enter",
     "is_shard",
     "raise",
 ];
@@ -161,29 +160,37 @@ fn listed(view: &View<'_>, placements: &Expr) -> Option<Vec<Placed>> {
 
 /// Where something that is computed from a value is wrapped as one part of a sum.
 fn made_partial(view: &View<'_>, step: usize, dst: LocalId, whole: &Whole) -> Option<Place> {
-    let mut held: FxHashSet<LocalId> = [dst].into_iter().collect();
+    wrapped_as(view, step, dst, &|out, _| whole.meets(out))
+}
+
+/// Where something that is computed from a value is wrapped with placements as asked for; told is also how many products with local parts of weights
+/// lie between.
+fn wrapped_as(view: &View<'_>, step: usize, dst: LocalId, wanted: &dyn Fn(&[Placed], usize) -> bool) -> Option<Place> {
+    let mut held: FxHashMap<LocalId, usize> = [(dst, 0)].into_iter().collect();
     for later in step + 1..view.steps.len() {
-        let is_held = |o: &Operand| matches!(o, Operand::Local(l) if held.contains(l));
-        let (dst, value) = match view.steps[later].stmt {
-            Stmt::Assign { dst, value } => (dst, value),
-            _ => {
-                let more = handed(view.steps[later].stmt, &is_held);
-                held.extend(more);
+        let count = |o: &Operand| near::local(o).and_then(|l| held.get(&l).copied());
+        let is_held = |o: &Operand| count(o).is_some();
+        let stmt = view.steps[later].stmt;
+        let most = stmt.operands().into_iter().filter_map(count).max().unwrap_or_default();
+        let mut more: Vec<(LocalId, usize)> = handed(stmt, &is_held).into_iter().map(|l| (l, most)).collect();
+        if let Stmt::Assign { dst, value } = stmt {
+            if let Some((wrapped, args)) = wrapping(view, value) {
+                let out = given(view, args, 2);
+                if out.zip(count(wrapped)).is_some_and(|(out, products)| wanted(&out, products)) {
+                    return Some(view.place(view.steps[later].id));
+                }
                 continue;
             }
-        };
-        if let Some((wrapped, args)) = wrapping(view, value) {
-            let out = given(view, args, 2);
-            if is_held(wrapped) && out.is_some_and(|out| whole.meets(&out)) {
-                return Some(view.place(view.steps[later].id));
+            let product = super::unsummed_input::multiplied(view, later)
+                .is_some_and(|(left, right, _)| is_held(left) && !is_held(right) && is_local_part(view, right));
+            if carries(view, value, &is_held) {
+                more.push((*dst, most + usize::from(product)));
             }
-            continue;
         }
-        let more = handed(view.steps[later].stmt, &is_held);
-        if carries(view, value, &is_held) {
-            held.insert(*dst);
+        for (local, products) in more {
+            let known = held.entry(local).or_default();
+            *known = products.max(*known);
         }
-        held.extend(more);
     }
     None
 }
@@ -213,39 +220,7 @@ fn is_given_whole(view: &View<'_>, base: &Operand, dst: LocalId, step: usize) ->
     if !given || view.file().contains("autograd.Function") || near::has_any(code, SUMMED) {
         return false;
     }
-    // Each variable, with how many products lie between it and the argument.
-    let mut held: Vec<(LocalId, usize)> = vec![(dst, 0)];
-    for later in step + 1..view.steps.len() {
-        let count = |o: &Operand| match o {
-            Operand::Local(l) => held.iter().filter(|(of, _)| of == l).map(|(_, n)| *n).max(),
-            _ => None,
-        };
-        let more: Vec<(LocalId, usize)> = match view.steps[later].stmt {
-            Stmt::Assign { dst, value } => {
-                if let Some((wrapped, args)) = wrapping(view, value) {
-                    let partial = self::given(view, args, 2).is_some_and(|out| out == [Placed::Partial]);
-                    if partial && count(wrapped).is_some_and(|n| n >= 2) {
-                        return true;
-                    }
-                    continue;
-                }
-                let made = carries(view, value, &|o| count(o).is_some());
-                let most = value.operands().into_iter().filter_map(count).max().filter(|_| made);
-                let product = super::unsummed_input::multiplied(view, later).is_some_and(|(left, right, _)| {
-                    count(left).is_some() && count(right).is_none() && is_local_part(view, right)
-                });
-                let bound = most.map(|n| (*dst, n + usize::from(product)));
-                let put = handed(view.steps[later].stmt, &|o| count(o).is_some()).into_iter();
-                bound.into_iter().chain(put.filter_map(|list| Some((list, most?)))).collect()
-            }
-            other => {
-                let most = held.iter().map(|(_, n)| *n).max().unwrap_or_default();
-                handed(other, &|o| count(o).is_some()).into_iter().map(|l| (l, most)).collect()
-            }
-        };
-        held.extend(more);
-    }
-    false
+    wrapped_as(view, step, dst, &|out, products| products >= 2 && out == [Placed::Partial]).is_some()
 }
 
 /// Whether a value is made of the local part of something that the object keeps.

@@ -115,7 +115,6 @@ fn wrapped_without(init: &View<'_>, own: &str) -> Option<Place> {
 /// Where a method other than the one that takes statistics makes all buffers of the object those of one rank: `broadcast_tensors(self.buffers())`, when
 /// it fills or repairs them. The only thing that the file does with buffers.
 fn buffers_shared(init: &View<'_>, class: &Class<'_>) -> Option<Place> {
-    let text = near::bare(init.file());
     let mut shared: Vec<Place> = Vec::new();
     for method in near::methods(init, class.at.class).into_iter().filter(|method| method.func.name != "forward") {
         let broadcasts = |step: &usize| {
@@ -125,7 +124,7 @@ fn buffers_shared(init: &View<'_>, class: &Class<'_>) -> Option<Place> {
         shared.extend((0..method.steps.len()).filter(broadcasts).map(|step| method.place(method.steps[step].id)));
     }
     let first = *shared.first()?;
-    (text.matches("buffers()").count() == shared.len()).then_some(first)
+    (near::bare(init.file()).matches("buffers()").count() == shared.len()).then_some(first)
 }
 
 /// Where the file sums gradients over all ranks itself, and wraps nothing.

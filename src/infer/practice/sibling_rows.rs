@@ -29,8 +29,11 @@ struct Gather<'a> {
 pub fn cuts(view: &View<'_>, out: &mut Found) {
     let calls = view.collectives();
     let gathers: Vec<Gather<'_>> = calls.iter().filter_map(|(step, call)| gather(view, *step, call)).collect();
+    if gathers.len() < 2 {
+        return;
+    }
     let text = near::bare(view.file());
-    if gathers.len() < 2 || near::has_any(&text, ONE_SIDED) || text.contains("requires_grad") {
+    if near::has_any(&text, ONE_SIDED) || text.contains("requires_grad") {
         return;
     }
     let mut found = Vec::new();
@@ -75,14 +78,9 @@ fn is_cut(view: &View<'_>, cut: &Gather<'_>, other: &Gather<'_>) -> bool {
 fn only_joined(view: &View<'_>, list: LocalId, gather: usize) -> bool {
     let later: Vec<usize> = view.readers(list).iter().copied().filter(|step| *step != gather).collect();
     let joins = |step: &usize| match view.value(*step) {
-        Some(Rvalue::Call { callee, args }) => {
-            let named = view.expr(callee).last_name().is_some_and(|name| JOINS.contains(&name));
+        Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) => {
+            let named = near::name_of_call(view, *step).is_some_and(|name| JOINS.contains(&name.as_str()));
             *step > gather && named && args.first().is_some_and(|arg| arg.value == Operand::Local(list))
-        }
-        Some(Rvalue::CallMethod { name, args, .. }) => {
-            *step > gather
-                && JOINS.contains(&name.as_str())
-                && args.first().is_some_and(|arg| arg.value == Operand::Local(list))
         }
         _ => false,
     };

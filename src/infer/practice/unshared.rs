@@ -14,7 +14,7 @@ pub enum Unshared {
     SiblingCut { features: Name, sibling: Name, kept: Place, detached: bool },
     /// Of two methods of a class that sum gradients, for some parameters over other ranks, one is called and the other one is named nowhere;
     /// what both are, and what the idle one sums.
-    SiblingNeverCalled { called: Name, idle: Name, reduces: Place, marked: Option<Name> },
+    SiblingNeverCalled { called: Name, idle: Name, reduces: Place, marked: Name },
     /// A loop steps with a model in a wrapper of the project's own whose method that reduces gradients is named nowhere; where the model is
     /// wrapped, where gradients are computed, and what would reduce them.
     NeverCalled { wrapper: Name, method: Name, wrapped: Place, backward: Place, reduces: Place },

@@ -71,8 +71,8 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let whole = reduced.iter().find(|(at, value)| is_over_columns(&forward, value, *at, product));
     // The parts of a softmax are put together: by its largest entry, or its logarithm.
     let softmax = reduced.iter().any(|(at, value)| {
-        let largest = view_says(&forward, *at, "MAX");
-        largest || near::local(value).is_some_and(|l| made_by(&forward, l, *at, "logsumexp"))
+        forward.text(forward.place(forward.steps[*at].id)).contains("MAX")
+            || near::local(value).is_some_and(|l| made_by(&forward, l, *at, "logsumexp"))
     });
     let summed_whole = reduced.iter().any(|(_, value)| near::local(value) == Some(product));
     if !softmax || summed_whole || another_sums(lint, class.at) {
@@ -99,11 +99,6 @@ pub fn parts<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     out.push((returned, Practice::Backwards(mistake)));
 }
 
-/// Whether the text of a step says a word.
-fn view_says(view: &View<'_>, step: usize, word: &str) -> bool {
-    view.text(view.place(view.steps[step].id)).contains(word)
-}
-
 /// Whether a variable is made by a function of this name.
 fn made_by(view: &View<'_>, local: LocalId, before: usize, name: &str) -> bool {
     let Some(def) = view.last_def(local, before) else { return false };
@@ -120,9 +115,8 @@ fn another_sums(lint: &Lint<'_>, class: ClassRef) -> bool {
             let forward = lint.view(at);
             (0..forward.steps.len()).any(|step| multiplied(&forward, step).is_some())
         };
-        let forward = lint.project.own_method(other, "forward").filter(|at| !multiplies(*at));
-        let backward = lint.project.own_method(other, "backward").filter(|_| lint.is_autograd(other));
-        let backward = backward.filter(|_| forward.is_some());
+        let hands_on = lint.project.own_method(other, "forward").is_some_and(|at| !multiplies(at));
+        let backward = lint.project.own_method(other, "backward").filter(|_| hands_on && lint.is_autograd(other));
         backward.is_some_and(|at| near::has_any(lint.view(at).code(), &["reduce", "sum", ".apply("]))
     })
 }
@@ -145,7 +139,7 @@ fn product(view: &View<'_>, step: usize) -> Option<(LocalId, LocalId, LocalId)> 
     let (left, right, linear) = multiplied(view, step)?;
     let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return None };
     let param = |e: &Expr| match uncast(e) {
-        Expr::Local(l) if view.is_as_given(*l) => Some(*l),
+        e if as_given(view, e).is_some() => as_given(view, e),
         // Some of its rows in each round of a loop.
         Expr::Local(l) => match view.defs(*l) {
             [def] => match view.bound(*def, *l) {
@@ -203,14 +197,7 @@ fn saved_as(forward: &View<'_>, backward: &View<'_>, of: LocalId) -> Name {
         _ => None,
     });
     let at = saved.and_then(|args| args.iter().position(|arg| near::local(&arg.value) == Some(of)));
-    let unpacked = backward.steps.iter().find_map(|step| match step.stmt {
-        Stmt::Unpack { value, before, star: None, after } if after.is_empty() => match backward.source(value) {
-            Some((_, Rvalue::Attr { name, .. })) if name == "saved_tensors" => Some(before),
-            _ => None,
-        },
-        _ => None,
-    });
-    let renamed = at.zip(unpacked).and_then(|(at, names)| names.get(at));
+    let renamed = at.zip(near::saved_names(backward)).and_then(|(at, names)| names.get(at));
     renamed.map_or_else(|| forward.local_name(of).clone(), |local| backward.local_name(*local).clone())
 }
 

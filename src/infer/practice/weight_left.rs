@@ -10,9 +10,6 @@ use super::{Class, Found, Lint, near};
 use crate::ir::{BinOp, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Place;
 
-/// The attribute of the context that holds what the forward saved.
-const SAVED: &str = "saved_tensors";
-
 /// Words of files in which the weight may come in elsewhere, or no gradient is taken.
 const OTHERWISE: &[&str] =
     &["no_grad", "inference_mode", "register_hook", ".grad.", ".grad)", "mark_non_differentiable"];
@@ -150,16 +147,11 @@ fn reads_weight(forward: &View<'_>, backward: &View<'_>, found: &Weighted) -> bo
     if kept || !saved.contains(&true) {
         return kept;
     }
-    let unpacked = backward.steps.iter().find_map(|step| match step.stmt {
-        Stmt::Unpack { value, before, star: None, after } if after.is_empty() => match backward.source(value) {
-            Some((_, Rvalue::Attr { name, .. })) if name == SAVED => Some(before),
-            _ => None,
-        },
-        _ => None,
-    });
-    match unpacked.filter(|names| names.len() == saved.len() && code.matches(SAVED).count() == 1) {
+    match near::saved_names(backward)
+        .filter(|names| names.len() == saved.len() && code.matches(near::SAVED).count() == 1)
+    {
         Some(names) => names.iter().zip(&saved).any(|(local, made)| *made && backward.is_read(*local)),
         // What is taken one by one is not followed.
-        None => code.contains(SAVED),
+        None => code.contains(near::SAVED),
     }
 }

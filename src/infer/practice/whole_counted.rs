@@ -153,7 +153,6 @@ fn has_idle_question(view: &View<'_>) -> bool {
     near::functions(view, view.at.module).into_iter().any(|at| {
         let func = view.project.func(at);
         let asks = func.class.is_none() && near::shared(view, at).code().contains(".placements");
-        let named = |file| near::words(&near::bare(view.files[file].whole()), &func.name.to_lowercase()).count();
-        asks && view.files.saying(&func.name).map(named).sum::<usize>() == 1
+        asks && near::times_said(view.files, &func.name) == 1
     })
 }
