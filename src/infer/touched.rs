@@ -60,8 +60,7 @@ impl Machine<'_> {
             let last = call.rule.name.rsplit('.').next().unwrap_or_default();
             PRODUCTS.contains(&last.trim_matches('_'))
         };
-        divisors.any(|at| counts(&args.args[*at].value))
-            || args.args.iter().any(|arg| open(&arg.value)) && is_product()
+        divisors.any(|at| counts(&args.args[*at].value)) || args.args.iter().any(|arg| open(&arg.value)) && is_product()
     }
 
     /// Whether a value is a number, or has one, of which nothing is known.

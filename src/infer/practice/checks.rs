@@ -196,6 +196,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["gradscaler("], own_scaler::scalers).with(&[&["sharded", "fsdp"]]),
     of_words(&["arange("], positions::restarted).with(&[&["arange("], &["pos"], &["rank"]]),
     of_words(&["gather"], own_labels::labels).with(&[&["arange("], &["entropy", "criterion", "loss"]]),
+    of_collectives(complete_grads::summed).with(&[&["all_reduce"], &[".grad", ".main_grad"]]),
     of_collectives(beside_layers::complete).with(&[&["grad"], &["named_parameters", "getattr(", "parameters()"]]),
     of_words(&["save_for_backward"], foreign_targets::subtracted).with(&[
         &["def backward"],

@@ -29,6 +29,7 @@ mod clock;
 mod collected;
 pub mod coming;
 mod comparison;
+mod complete_grads;
 pub mod concerned;
 mod constant_loss;
 mod cooldown;

@@ -425,6 +425,23 @@ pub fn saved_names<'a>(backward: &View<'a>) -> Option<&'a [LocalId]> {
     })
 }
 
+/// The class of the project whose `apply` a call is.
+pub fn applied(view: &View<'_>, value: &Rvalue) -> Option<ClassRef> {
+    let class = match value {
+        Rvalue::CallMethod { base, .. } => view.expr(base),
+        Rvalue::Call { callee, .. } => match view.expr(callee) {
+            Expr::Attr(base, _) => *base,
+            Expr::Path(path) => Expr::Path(Name::from(path.strip_suffix(".apply").unwrap_or(&path))),
+            _ => return None,
+        },
+        _ => return None,
+    };
+    match class.path().map(|path| view.project.path(path)) {
+        Some(Resolved::Class(at)) => Some(at),
+        _ => None,
+    }
+}
+
 /// Whether a function is decorated so that nothing in it is recorded. Decorators stand before its span.
 pub fn is_unrecorded(view: &View<'_>) -> bool {
     let text = view.file();

@@ -4,7 +4,6 @@
 
 use super::expr::Expr;
 use super::found::Practice;
-use super::reducers::Reducer;
 use super::unshared::Unshared;
 use super::view::{Guard, View};
 use super::{Found, Lint, data_sum, near};
@@ -72,19 +71,13 @@ pub fn wrappers<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
 /// `model.sync_dp_grads()`, where `sync_sp_grads` of the same class sums the gradients of marked parameters over other ranks and is named
 /// nowhere.
 pub fn siblings<'a>(lint: &Lint<'a>, view: &View<'a>, out: &mut Found) {
-    // The texts of all files are looked through for methods of classes that sum gradients alone.
-    let beside = |reducer: &Reducer, name: &str| {
-        let class = view.project.func(reducer.func).class;
-        class.is_some_and(|class| {
-            view.project.own_method(ClassRef { module: reducer.func.module, class }, name).is_some()
-        })
-    };
     for step in 0..view.steps.len() {
         let Some(Rvalue::CallMethod { base, name, .. }) = view.value(step) else { continue };
         if !near::has_any(name, &["grad", "sync", "reduce"]) || near::is_self(view, base) {
             continue;
         }
-        if !lint.reducers().all.iter().any(|reducer| beside(reducer, name)) {
+        // The texts of all files are looked through for methods that sum gradients alone.
+        if !lint.reducers().all.iter().any(|reducer| view.project.func(reducer.func).name == *name) {
             continue;
         }
         let Some((class, called)) = only_method(lint, name) else { continue };

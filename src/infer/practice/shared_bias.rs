@@ -9,7 +9,7 @@ use super::found::{Practice, Scales};
 use super::near;
 use super::view::View;
 use crate::ir::{ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
-use crate::project::{FuncRef, Resolved};
+use crate::project::FuncRef;
 use crate::rules::collective::Form;
 use crate::source::Name;
 use crate::types::AxisType;
@@ -154,16 +154,7 @@ pub fn sums(view: &View<'_>, step: usize, share: LocalId, made: usize) -> bool {
 
 /// Whether an autograd function of the project sums in its forward and communicates nothing in its backward.
 fn is_identity_sum(view: &View<'_>, value: &Rvalue) -> bool {
-    let class = match value {
-        Rvalue::CallMethod { base, .. } => view.expr(base),
-        Rvalue::Call { callee, .. } => match view.expr(callee) {
-            Expr::Attr(base, _) => *base,
-            Expr::Path(path) => Expr::Path(Name::from(path.strip_suffix(".apply").unwrap_or(&path))),
-            _ => return false,
-        },
-        _ => return false,
-    };
-    let Some(Resolved::Class(at)) = class.path().map(|path| view.project.path(path)) else { return false };
+    let Some(at) = near::applied(view, value) else { return false };
     let method = |wanted: &str| {
         let (_, func) = view.project.class(at).methods.iter().find(|(name, _)| name == wanted)?;
         Some(near::shared(view, FuncRef { module: at.module, func: *func }))
