@@ -1,7 +1,7 @@
 //! Words for backwards that do not fit their forwards, as the text shows. In: findings. Out: drafts. Never: detection. Next: `mod.rs`.
 
 use super::super::codes;
-use super::Draft;
+use super::{Draft, spot};
 use crate::infer::practice::backwards::Backwards;
 use crate::source::Label;
 use crate::source::Place;
@@ -61,6 +61,9 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.labels.push(Label { place: *with, message: format!("over `{group}`") });
             draft.help.push(format!("use `{group}` in both, kept on `ctx`"));
             draft
+        }
+        Backwards::PartAveraged { class, group, gathered, passed, wrapped } => {
+            part_averaged((class, group), *gathered, *passed, *wrapped)
         }
         Backwards::KeptGroupLeftOut { class, group, kept } => kept_group(class, group, *kept),
         Backwards::EarlyReturn { class, gradient, collective, summed } => {
@@ -147,5 +150,19 @@ fn kept_group(class: &str, group: &str, kept: Place) -> Draft {
     draft.primary = "no group is given".to_string();
     draft.labels.push(Label { place: kept, message: "kept here, and given to no collective".to_string() });
     draft.help.push(format!("give `ctx.{group}` to the collective of the backward"));
+    draft
+}
+
+/// Parts of gradients of which a wrapper takes the mean.
+fn part_averaged((class, group): (&str, &str), gathered: Place, passed: Place, wrapped: Place) -> Draft {
+    let title = format!(
+        "gradients are divided by the number of ranks of `{group}`: the backward of `{class}` leaves each its own part, and the wrapper averages the parts"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+    draft.primary = "this rank's part of the gradient, which nothing sums".to_string();
+    draft.labels.push(spot(gathered, "gathered here".to_string()));
+    draft.labels.push(spot(passed, "gradients of a loss that all these ranks have".to_string()));
+    draft.labels.push(spot(wrapped, format!("averages gradients over ranks that `{group}` is part of")));
+    draft.help.push("sum the gradient over the ranks before each takes its part".to_string());
     draft
 }

@@ -59,7 +59,10 @@ pub fn training(mistake: &Training) -> Draft {
             draft.help.push("`full_tensor()` gives the norm of the model".to_string());
             draft
         }
-        Training::UnsyncedStep { backward, said, rounds } => unsynced_step(*backward, *said, *rounds),
+        Training::TwoNorms { group, given, told } => two_norms(group, *given, *told),
+        Training::UnsyncedStep { backward, said, rounds, decided } => {
+            unsynced_step(*backward, *said, *rounds, *decided)
+        }
         Training::LastStage { flag, rounds, told, other, cooldown } => {
             last_stage(flag, rounds, *told, *other, *cooldown)
         }
@@ -143,11 +146,12 @@ fn copied_norm(function: &str, list: &str, copied: Place, wrapped: Place) -> Dra
 }
 
 /// A step on gradients that were not summed.
-fn unsynced_step(backward: Place, said: Place, rounds: Option<Place>) -> Draft {
+fn unsynced_step(backward: Place, said: Place, rounds: Option<Place>, decided: Option<Place>) -> Draft {
     let title = "the optimizer steps on gradients that were not summed: the last backward pass leaves the sum out";
     let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
     draft.primary = "each rank steps with its own gradients".to_string();
     draft.labels.push(spot(said, "leaves out the sum whenever the step follows".to_string()));
+    draft.labels.extend(decided.map(|decided| spot(decided, "decides in which rounds".to_string())));
     draft.labels.extend(rounds.map(|rounds| spot(rounds, "when the step follows".to_string())));
     draft.labels.push(spot(backward, "gradients of this rank's data are added here".to_string()));
     draft.help.push("let the last backward pass before each step sum".to_string());
@@ -333,6 +337,17 @@ fn norm_one_side(largest: bool, group: Option<&str>, reduced: Place) -> Draft {
     draft.primary = "decides which norm is taken".to_string();
     draft.labels.push(spot(reduced, "has no counterpart in the other branch".to_string()));
     draft.help.push("reduce in both branches, by the largest or by a sum".to_string());
+    draft
+}
+
+/// The norm of parameters of which other ranks have others.
+fn two_norms(group: &str, given: Place, told: Place) -> Draft {
+    let title = format!("the norm leaves out what other ranks of `{group}` have: nothing reduces either of its sums");
+    let mut draft = Draft::new(&codes::SHARD_NORM, title);
+    draft.primary = "adds up two sums of this rank".to_string();
+    draft.labels.push(spot(told, "tells the two kinds of parameters apart".to_string()));
+    draft.labels.push(spot(given, format!("is given `{group}`, and never reads it")));
+    draft.help.push(format!("sum the part over `{group}` that differs by rank, and add the other one once"));
     draft
 }
 

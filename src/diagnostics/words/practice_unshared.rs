@@ -31,6 +31,9 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::SiblingNeverCalled { called, idle, reduces, marked } => {
             sibling_never_called(called, idle, *reduces, marked)
         }
+        Unshared::SplitStep { method, other, function, called, summed } => {
+            split_step((method, other), function, *called, *summed)
+        }
         Unshared::NeverCalled { wrapper, method, wrapped, backward, reduces } => {
             never_called((wrapper, method), *wrapped, *backward, *reduces)
         }
@@ -140,6 +143,18 @@ fn sibling_never_called(called: &str, idle: &str, reduces: Place, marked: &str) 
     draft.primary = "sums the gradients over other ranks".to_string();
     draft.labels.push(spot(reduces, format!("`{idle}` would sum them here")));
     draft.help.push(format!("call `{idle}` as well"));
+    draft
+}
+
+fn split_step((method, other): (&str, &str), function: &str, called: Place, summed: Place) -> Draft {
+    let title = format!(
+        "gradients of marked parameters stay those of one rank where `{method}` steps: only `{other}` calls `{function}`"
+    );
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = format!("without `{function}`");
+    draft.labels.push(spot(called, format!("`{other}` calls it before it steps")));
+    draft.labels.push(spot(summed, "sums the gradients of marked parameters".to_string()));
+    draft.help.push(format!("call `{function}` before the step of `{method}` as well"));
     draft
 }
 

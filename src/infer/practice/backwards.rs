@@ -22,6 +22,9 @@ pub enum Backwards {
     GroupLeftOut { class: Name, group: Name, with: Place, in_backward: bool },
     /// The backward communicates over all ranks, and nothing asks for the group that its forward keeps; where it keeps it.
     KeptGroupLeftOut { class: Name, group: Name, kept: Place },
+    /// It gives each rank its own part of the gradient of a loss that all of them have, and a wrapper averages over these ranks; where it gathers
+    /// for the loss.
+    PartAveraged { class: Name, group: Name, gathered: Place, passed: Place, wrapped: Place },
     /// A gradient is returned on the way, which is summed over ranks afterwards.
     EarlyReturn { class: Name, gradient: Name, collective: Name, summed: Place },
     /// It takes a weighted mean over ranks, and its backward does not look at the weight; where the forward multiplies by it.

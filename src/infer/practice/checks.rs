@@ -264,6 +264,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(kept_handles::cleared).with(&[&["async_op"], &["self."], &[".append("]]),
     of_words(&["grad_norm"], shard_norm::clipped).with(&[&["norm"]]),
     of_words(&["fullyshardeddataparallel", "fully_shard"], master_norm::clipped).with(&[&["clip_grad_norm"]]),
+    of_words(&["_group", "_pg"], two_norms::joined).with(&[&[".grad"], two_norms::ROOTS, two_norms::SCALES, &["norm"]]),
+    of_words(&["dp_", "_dp", "data_"], gather_averaged::losses).with(&[&[".apply("], &["backward("], &["loss"]]),
     of_words(&["schedule.step("], stage_norm::clipped).with(&[&["clip_grad_norm"]]),
     of_words(&["clip_grad_norm"], part_list::clipped).with(&[&["clip_grad_norm"], &["self"]]),
     of_words(&["no_sync", "grad_sync", "gradient_sync"], no_sync::steps).with(&[&["step("]]),

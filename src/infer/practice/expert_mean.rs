@@ -34,17 +34,21 @@ const DEGREES: &[&str] = &[
     ".size() ==",
 ];
 
+/// Those of them that are groups.
+const GROUPS: &[&str] = &["ep_group", "expert_group", "expert_process_group"];
+
 /// Parts of names of the ranks with copies of the experts.
 const COPIES: &[&str] = &["data", "dp"];
 
 /// `group = edp if is_expert(p) else dp; p.grad.div_(get_world_size(group)); all_reduce(p.grad, group=group)`
 pub fn divided(view: &View<'_>, out: &mut Found) {
     let text = near::bare(view.file());
-    if makes_up(view, &text) || ["all_to_all", "expert_parallel"].iter().any(|w| view.files.saying(w).next().is_some())
-    {
+    if makes_up(view, &text) || view.files.saying("expert_parallel").next().is_some() || exchange_scales(view, &text) {
         return;
     }
-    let speaks = near::has_any(&text, DEGREES);
+    // A group is no number until its size is asked for.
+    let counts = |line: &str| !near::has_any(line, GROUPS) || line.contains("size");
+    let speaks = text.lines().any(|line| near::has_any(line, DEGREES) && counts(line));
     // What is further from the attribute, or beside the number of expert-parallel ranks, is told where no other size is asked for.
     let alone =
         view.func.class.is_some() && text.matches("get_world_size(").count() == 1 && !text.contains("register_hook(");
@@ -57,6 +61,21 @@ pub fn divided(view: &View<'_>, out: &mut Found) {
         let place = view.place(view.steps[asked].id);
         out.push((place, Practice::Scales(Scales::ExpertMean { chosen, reduced })));
     }
+}
+
+/// Whether what sends tokens to the experts and back may scale them or their gradients: functions of another file, or one with a product or a quotient.
+fn exchange_scales(view: &View<'_>, text: &str) -> bool {
+    const EXCHANGE: &str = "all_to_all";
+    let own = view.project.file(view.at.module);
+    if view.files.saying(EXCHANGE).any(|file| file != own) {
+        return true;
+    }
+    let scales = |code: &str| near::has_any(code, &["/", " * ", "*=", "div", "mul", "scale"]);
+    text.contains(EXCHANGE)
+        && near::functions(view, view.at.module).into_iter().any(|at| {
+            let other = near::shared(view, at);
+            other.code().contains(EXCHANGE) && scales(other.code())
+        })
 }
 
 /// What shapes tensors by a number of ranks, and scales nothing.
@@ -117,9 +136,11 @@ fn chosen_for_experts(view: &View<'_>, group: LocalId, before: usize) -> Option<
         return (asks(&test) && both(view.bound(one, group))).then(|| view.place(view.steps[one].id));
     }
     let of_copies = |d: &usize| says(view, &near::deep(view, &view.bound(*d, group)), COPIES);
-    let for_experts = |d: &usize| of_copies(d) && view.steps[*d].guards.iter().any(|g| holds_for_experts(view, g));
+    let reaches = |d: &usize| !super::handles::excludes(&view.steps[*d], &view.steps[before]);
+    let told = |d: &usize| view.steps[*d].guards.iter().any(|g| holds_for_experts(view, g));
+    let for_experts = |d: &usize| of_copies(d) && told(d) && reaches(d);
     let at = defs.iter().find(|d| for_experts(d))?;
-    (defs.len() > 1).then(|| view.place(view.steps[*at].id))
+    (view.defs(group).len() > 1).then(|| view.place(view.steps[*at].id))
 }
 
 /// Whether what a guard leads to is for experts.

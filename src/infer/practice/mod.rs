@@ -68,6 +68,7 @@ mod foreign_targets;
 pub mod found;
 mod gate;
 mod gate_inverted;
+mod gather_averaged;
 mod given_guard;
 mod glance;
 mod global_index;
@@ -232,6 +233,7 @@ pub mod sizes;
 pub mod slips;
 mod slopes_of_all;
 mod split_plain;
+mod split_step;
 mod stage_norm;
 mod stale;
 mod stale_block;
@@ -251,6 +253,7 @@ mod tied;
 mod tied_mean;
 pub mod training;
 mod trial;
+mod two_norms;
 mod uncalled;
 mod uncut_buffer;
 mod undone_mean;
@@ -345,6 +348,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     early_return::unsummed,
     copied_first::stepped,
     unused_group::stored,
+    split_step::left_out,
     unused_group::replicas,
     own_overflow::decides,
     sequence_divided::over_both,

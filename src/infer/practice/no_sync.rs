@@ -81,8 +81,34 @@ pub fn steps(view: &View<'_>, out: &mut Found) {
         let Some(said) = told.said else { continue };
         let shared = |g: &Guard<'_>| view.steps[told.step].guards.iter().any(|h| h.at == g.at && h.holds == g.holds);
         let rounds = step.guards.iter().rev().find(|g| !shared(g)).map(|g| view.part(g.at, 0));
-        let mistake = Training::UnsyncedStep { backward: view.place(view.steps[told.step].id), said, rounds };
+        let backward = view.place(view.steps[told.step].id);
+        let decided = decision(view, &told.silent).filter(|place| *place != said);
+        let mistake = Training::UnsyncedStep { backward, said, rounds, decided };
         out.push((view.place(step.id), Practice::Training(mistake)));
+    }
+}
+
+/// Where the only variable that a condition asks is set to what a comparison says.
+fn decision(view: &View<'_>, condition: &Expr) -> Option<Place> {
+    let mut asked: Vec<LocalId> = Vec::new();
+    condition.any(&mut |e| {
+        if let Expr::Local(local) = e {
+            asked.push(*local);
+        }
+        false
+    });
+    let compared = asked.into_iter().filter_map(|local| match view.defs(local) {
+        [one] => match view.bound(*one, local) {
+            Expr::Compare(..) | Expr::Bool { .. } | Expr::Unary(UnOp::Not, _) => Some(*one),
+            _ => None,
+        },
+        _ => None,
+    });
+    let mut compared: Vec<usize> = compared.collect();
+    compared.dedup();
+    match compared.as_slice() {
+        [one] => Some(view.place(view.steps[*one].id)),
+        _ => None,
     }
 }
 

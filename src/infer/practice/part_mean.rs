@@ -46,12 +46,15 @@ pub fn means(view: &View<'_>, out: &mut Found) {
         // Of what is reduced along the dim already another dim is the same number.
         let is_whole = view.steps.iter().enumerate().any(|(s, step)| match step.stmt {
             Stmt::Assign { dst, .. } => {
-                of.contains(dst) && ["sum", "logsumexp", "gather"].iter().any(|method| calls(view, s, method))
+                let method = ["sum", "logsumexp", "gather"].iter().any(|method| calls(view, s, method));
+                of.contains(dst) && method && !keeps_dim(view, s)
             }
             _ => false,
         });
         let reduces = |e: &Expr| match e {
-            Expr::Call { callee, .. } => callee.last_name().is_some_and(|name| REDUCES.contains(&name)),
+            Expr::Call { callee, step, .. } => {
+                callee.last_name().is_some_and(|name| REDUCES.contains(&name)) && !keeps_dim(view, *step)
+            }
             _ => false,
         };
         let is_reduced = near::deep(view, &view.expr(base)).any(&mut |e| reduces(e));
@@ -110,6 +113,15 @@ fn length(view: &View<'_>, dim: i64, of: &FxHashSet<LocalId>) -> Option<Place> {
 /// The variables that a value comes from, but for those that came back with one entry along a dim.
 fn kept_dim(view: &View<'_>, value: &Operand) -> FxHashSet<LocalId> {
     near::roots_by(view, value, |step| !calls(view, step, "unsqueeze"))
+}
+
+/// Whether a reduction leaves one entry along its dim, so that what it is added to or taken from keeps that dim: `x.sum(-1, keepdim=True)`.
+fn keeps_dim(view: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return false };
+    args.iter().any(|arg| {
+        matches!(&arg.kind, ArgKind::Keyword(name) if name == "keepdim")
+            && arg.value == Operand::Const(Const::Bool(true))
+    })
 }
 
 /// Whether a step calls a method.

@@ -33,9 +33,11 @@ pub enum Training {
     NormsAveraged { root: Place, used: Place },
     /// The local value of a norm that is a distributed tensor: of a wrapped model, or the code asks whether it is one; where.
     PartialNorm { function: Name, taken: Place, wrapped: Place, asked: bool },
+    /// Two sums of squares, told apart by a test, are added up in a function that never reads the group that it is given.
+    TwoNorms { group: Name, given: Place, told: Place },
     /// A step whose last backward pass was told not to sum; what told it.
-    /// `rounds`: what lets the step run, where it does not run in every round.
-    UnsyncedStep { backward: Place, said: Place, rounds: Option<Place> },
+    /// `rounds`: what lets the step run, where it does not run in every round. `decided`: where the variable is set that says so.
+    UnsyncedStep { backward: Place, said: Place, rounds: Option<Place>, decided: Option<Place> },
     /// An optimizer sums gradients that it has summed before; where it did, and where it is made.
     SynchronizedAgain { optimizer: Name, first: Place, made: Place },
     /// A hook sums what a backward pass adds, in the rounds of a flag alone.

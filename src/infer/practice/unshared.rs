@@ -15,6 +15,9 @@ pub enum Unshared {
     /// Of two methods of a class that sum gradients, for some parameters over other ranks, one is called and the other one is named nowhere;
     /// what both are, and what the idle one sums.
     SiblingNeverCalled { called: Name, idle: Name, reduces: Place, marked: Name },
+    /// Of two methods that step an optimizer of the object one sums gradients of marked parameters before, by a function that the other one leaves
+    /// out; where it is called, and what it sums.
+    SplitStep { method: Name, other: Name, function: Name, called: Place, summed: Place },
     /// A loop steps with a model in a wrapper of the project's own whose method that reduces gradients is named nowhere; where the model is
     /// wrapped, where gradients are computed, and what would reduce them.
     NeverCalled { wrapper: Name, method: Name, wrapped: Place, backward: Place, reduces: Place },

@@ -55,6 +55,9 @@ impl Trainer {
 /// Words in names of what is not a module.
 const OTHERS: &[&str] = &["optim", "sched", "loader", "data", "iter", "batch", "sampler", "tokenizer", "tracker"];
 
+/// Words in names of functions that make a module.
+const MODELS: &[&str] = &["model", "net", "former", "pretrained", "from_config", "encoder", "bert"];
+
 fn is_module(value: &Val) -> bool {
     match value {
         Val::Module(_) => true,
@@ -65,7 +68,9 @@ fn is_module(value: &Val) -> bool {
             let other = |word: &str| {
                 OTHERS.iter().any(|w| word.contains(w)) || word.split('_').any(|p| matches!(p, "opt" | "dl" | "lr"))
             };
-            !word.is_empty() && !other(&word) && !other(&made)
+            // Of a short one it ends with its arguments: it is what is made, if that is called a model.
+            let called = !word.is_empty() || MODELS.iter().any(|w| made.contains(w));
+            called && !other(&word) && !other(&made)
         }
         _ => false,
     }
