@@ -230,6 +230,9 @@ fn of_values(mistake: &Membership) -> Draft {
             draft.help.push("take the largest over all ranks first, by `all_reduce` with `ReduceOp.MAX`".to_string());
             draft
         }
+        Membership::RatioOfCounts { over, under, summed, divided } => {
+            ratio_of_counts([*over, *under], *summed, *divided)
+        }
         Membership::PartMean { reduced, size } => {
             let title = "the result differs by rank: a mean is that of this rank's part, beside sums over all ranks";
             let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
@@ -734,5 +737,18 @@ fn divided_again(collective: &str, first: Place, summed: Place) -> Draft {
     draft.labels.push(spot(first, "divided by it already".to_string()));
     draft.labels.push(spot(summed, "summed here".to_string()));
     draft.help.push("divide once, before the sum or after it".to_string());
+    draft
+}
+
+/// A ratio of counts of one rank beside the count of all ranks.
+fn ratio_of_counts([over, under]: [Place; 2], summed: Place, divided: Place) -> Draft {
+    let title = "a loss is weighed by the ratio of two counts of this rank, where gradients are divided by a count of all ranks";
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+    draft.primary = "another ratio on each rank".to_string();
+    draft.labels.push(spot(over, "counted on this rank".to_string()));
+    draft.labels.push(spot(under, "and here".to_string()));
+    draft.labels.push(spot(summed, "the count of all ranks".to_string()));
+    draft.labels.push(spot(divided, "gradients are divided by it".to_string()));
+    draft.help.push("sum both counts over the ranks before their ratio is taken".to_string());
     draft
 }

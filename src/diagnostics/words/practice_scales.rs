@@ -18,9 +18,12 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::OtherGate { .. }
         | Scales::GuardAgainstMark { .. } => finaliser(mistake),
         Scales::SummedAgain { .. } | Scales::PartSummed { .. } => summed(mistake),
-        Scales::UnmarkedBehind { layer, before, axes: over, used, said, sibling, inside } => {
+        Scales::UnmarkedBehind { layer, before, axes: over, used, said, sibling, inside, told_other } => {
             let mut draft = unmarked_behind((layer, before), over, *used, (*said, sibling.as_deref()));
             draft.labels.extend(inside.map(|place| spot(place, "made here, without a mark".to_string())));
+            draft
+                .labels
+                .extend(told_other.map(|place| spot(place, "something else is said of its parameters".to_string())));
             draft
         }
         Scales::PlanMisfit { .. } => misfit(mistake),
@@ -44,6 +47,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         | Scales::UnreadGroup { .. }
         | Scales::FixedRoot { .. }
         | Scales::OtherPart { .. }
+        | Scales::SampledByAll { .. }
         | Scales::SplitOverModel { .. } => other_ranks(mistake),
         Scales::GlobalRank { unread, given } => global_rank(unread, *given),
         Scales::WorldRank { group, named } => {
@@ -202,6 +206,7 @@ fn other_ranks(mistake: &Scales) -> Draft {
             draft.help.push("name the first rank of the own group, or give `group_src=0`".to_string());
             draft
         }
+        Scales::SampledByAll { wrapped } => sampled_by_all(*wrapped),
         Scales::SplitOverModel { dim, cut, sampler } => {
             let title = format!("each rank of `{dim}` reads other data, and has a part of the same model");
             let mut draft = Draft::new(&codes::DEFAULT_GROUP, title);
@@ -215,6 +220,16 @@ fn other_ranks(mistake: &Scales) -> Draft {
         }
         _ => Draft::new(&codes::INTERNAL_ERROR, "a finding without words".to_string()),
     }
+}
+
+/// A sampler over all ranks beside a wrapper over some.
+fn sampled_by_all(wrapped: Place) -> Draft {
+    let title = "the data is split over all ranks, and gradients are averaged over data-parallel ranks: those that share a model get other samples";
+    let mut draft = Draft::new(&codes::DEFAULT_GROUP, title.to_string());
+    draft.primary = "as many replicas as there are ranks".to_string();
+    draft.labels.push(spot(wrapped, "averages over data-parallel ranks alone".to_string()));
+    draft.help.push("give `num_replicas` and `rank` of the data-parallel group".to_string());
+    draft
 }
 
 /// A reduction under a flag that says nothing of ranks.

@@ -58,9 +58,10 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
             }
             let together = ways(&view, class.at.class, whole).into_iter().find_map(|way| {
                 let (_, rule) = rows.iter().find(|(row, _)| way.is_beside(row))?;
-                makes_whole(&way.method, &way.made, true).then(|| (way.place(), way.inside(), rule.clone()))
+                makes_whole(&way.method, &way.made, true)
+                    .then(|| (way.place(), (way.inside(), way.told()), rule.clone()))
             });
-            let Some((made, inside, rule)) = together else { continue };
+            let Some((made, (inside, told_other), rule)) = together else { continue };
             let told = said.filter(|_| !elsewhere(whole)).map(|said| (said, None));
             let Some((said, sibling)) = told.or_else(|| sibling_marks::alike(lint, class, init, whole, &rule)) else {
                 continue;
@@ -73,6 +74,7 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
                 said,
                 sibling,
                 inside,
+                told_other,
             };
             out.push((made, Practice::Scales(mistake)));
             return;
@@ -119,6 +121,29 @@ impl Way<'_> {
             Stmt::SetAttr { .. } => self.method.part(id, 1),
             _ => self.method.place(id),
         }
+    }
+
+    /// Where something else is said of its parameters: `for p in layer.parameters(): p.is_split = False`.
+    fn told(&self) -> Option<Place> {
+        let Stmt::Assign { dst, .. } = self.method.steps[self.step].stmt else { return None };
+        let is_made = |e: &Expr| match e {
+            Expr::Local(l) if l == dst => true,
+            Expr::Local(l) => self.method.defs(*l).iter().any(|def| self.method.bound(*def, *l) == Expr::Local(*dst)),
+            _ => false,
+        };
+        let of_parameters = |base: &Operand| match self.method.through(base) {
+            Expr::Element(all) => match *all {
+                Expr::Call { callee, .. } => {
+                    matches!(&*callee, Expr::Attr(of, name) if name == "parameters" && is_made(of))
+                }
+                _ => false,
+            },
+            _ => false,
+        };
+        (self.step..self.method.steps.len()).find_map(|at| match self.method.steps[at].stmt {
+            Stmt::SetAttr { base, .. } if of_parameters(base) => Some(self.method.place(self.method.steps[at].id)),
+            _ => None,
+        })
     }
 
     /// Where a function of the project makes it that the class calls.

@@ -346,6 +346,7 @@ pub enum Scales {
         said: Place,
         sibling: Option<Name>,
         inside: Option<Place>,
+        told_other: Option<Place>,
     },
     /// The map of a checkpoint and the mark of a parameter disagree on the dim that is split, or one leaves it out.
     CheckpointAxis { parameter: Name, mapped: Option<i64>, marked: Option<i64>, mark: Place },
@@ -371,6 +372,8 @@ pub enum Scales {
     FixedRoot { collective: Name, group: Vec<Name>, said: Option<Place> },
     /// Data that is split over all ranks, some of which share a model.
     SplitOverModel { dim: Name, cut: Place, sampler: Place },
+    /// Data that is split over all ranks, where gradients are averaged over data-parallel ranks.
+    SampledByAll { wrapped: Place },
     /// The rank of all ranks, and a parameter that says over which ranks is not read.
     GlobalRank { unread: Name, given: Place },
     /// The rank of all ranks picks a part of what belongs to another group, which is named there.

@@ -56,6 +56,8 @@ pub enum Membership {
     Rebound { variable: Name, value: Name },
     /// Exponentials are added up over ranks that have taken off different numbers.
     OwnLargest { reduced: Place },
+    /// A loss is weighed by a ratio of counts of this rank, where gradients are divided by a count that is summed over the ranks.
+    RatioOfCounts { over: Place, under: Place, summed: Place, divided: Place },
     /// A mean over the dim of which sums are added up over ranks stays that of this rank.
     /// `size`: where a variable for its length is set.
     PartMean { reduced: Place, size: Option<Place> },

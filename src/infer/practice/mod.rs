@@ -196,6 +196,7 @@ mod positions;
 mod rank_size;
 mod rank_tests;
 mod ranks;
+mod ratio_of_counts;
 mod raw;
 mod rebound;
 mod recursion;

@@ -45,6 +45,49 @@ pub fn replicas(view: &View<'_>, out: &mut Found) {
     }
 }
 
+/// Words of files that cut models over other ranks than those that the wrapper averages over.
+const CUTS: &[&str] = &["model_parallel", "mpu", "tensor_parallel", "pipeline_parallel", "tp_group", "mp_group"];
+
+/// `DistributedSampler(data)` beside `DistributedDataParallel(model, process_group=mpu.get_data_parallel_group())`
+pub fn of_all(view: &View<'_>, out: &mut Found) {
+    let text = near::bare(view.file());
+    let others = ["num_replicas", "broadcast", "scatter", "all_gather", "batch_sampler"];
+    if text.matches("distributedsampler(").count() != 1 || near::has_any(&text, &others) || !near::has_any(&text, CUTS)
+    {
+        return;
+    }
+    for (i, step) in view.steps.iter().enumerate() {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
+            continue;
+        };
+        let named = |a: &crate::ir::Arg| matches!(&a.kind, ArgKind::Keyword(name) if name != "rank");
+        let of_data = args.iter().filter(|a| a.kind == ArgKind::Positional).count() <= 1
+            && args.iter().all(|a| a.kind == ArgKind::Positional || named(a));
+        if !of_data || !step.guards.is_empty() || view.callee(value).is_none_or(|p| super::lost::last(&p) != SAMPLER) {
+            continue;
+        }
+        let Some(wrapped) = wrapped_over_data(view).filter(|_| !is_for_reading(view, args)) else { return };
+        out.push((view.place(step.id), Practice::Scales(Scales::SampledByAll { wrapped })));
+    }
+}
+
+/// Where the file wraps a model so that gradients are averaged over data-parallel ranks.
+fn wrapped_over_data(view: &View<'_>) -> Option<Place> {
+    near::functions(view, view.at.module).into_iter().find_map(|at| {
+        let other = near::shared(view, at);
+        (0..other.steps.len()).find_map(|step| {
+            let value = other.value(step)?;
+            let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+            if other.callee(value)? != "torch.nn.parallel.DistributedDataParallel" {
+                return None;
+            }
+            let group = other.expr(other.argument(args, 5, "process_group")?);
+            let of_data = other.name_or_callee(&group).is_some_and(|name| name.contains("data_parallel_group"));
+            of_data.then(|| other.place(other.steps[step].id))
+        })
+    })
+}
+
 /// Where the number of all ranks is asked for, if that is what an expression is; nothing within if it is asked for in place.
 fn world_size(view: &View<'_>, expr: &Expr) -> Option<Option<Place>> {
     let Expr::Call { callee, args, .. } = near::deep(view, expr) else { return None };

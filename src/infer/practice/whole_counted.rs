@@ -142,8 +142,8 @@ fn takes_all(view: &View<'_>) -> bool {
             return planned();
         }
         callers.iter().all(|(caller, _, value)| {
-            let all = |e: &Expr| near::deep(caller, e).any(&mut |e| e.call_of("parameters").is_some());
-            all(value) && !near::has_any(caller.code(), APART)
+            let of = |word: &str| near::deep(caller, value).any(&mut |e| e.call_of(word).is_some());
+            (of("parameters") || of("values") && told_apart()) && !near::has_any(caller.code(), APART)
         })
     })
 }
