@@ -34,6 +34,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::NeverCalled { wrapper, method, wrapped, backward, reduces } => {
             never_called((wrapper, method), *wrapped, *backward, *reduces)
         }
+        Unshared::HooksNotRun { model, wrapper, wrapped, put } => hooks_not_run((model, wrapper), *wrapped, *put),
         Unshared::KeysWithoutGradient { rows, called } => keys_without_gradient(*rows, *called),
     }
 }
@@ -277,5 +278,17 @@ fn equal_summed(mark: &str, summed: &str, axis: &str, set: Place) -> Draft {
     draft.primary = format!("sums over each axis of `{summed}`");
     draft.labels.push(spot(set, format!("ranks of `{axis}` have the same here")));
     draft.help.push(format!("divide by the number of ranks where `{mark}` has the axis"));
+    draft
+}
+
+fn hooks_not_run((model, wrapper): (&str, &str), wrapped: Place, put: Place) -> Draft {
+    let title = format!(
+        "gradients of `{model}` stay those of one rank: `torch.autograd.grad` runs none of the hooks with which `{wrapper}` sums them"
+    );
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = "gradients of this rank's samples alone".to_string();
+    draft.labels.push(spot(wrapped, "sums what a backward pass accumulates, and nothing else".to_string()));
+    draft.labels.push(spot(put, "each rank steps with its own".to_string()));
+    draft.help.push("call `loss.backward()`, or all-reduce each gradient before the step".to_string());
     draft
 }

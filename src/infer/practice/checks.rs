@@ -280,6 +280,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(unwrapped::UNWRAPS, unwrapped::around).with(&[&[".step("]]),
     of_words(&[".module"], unwrapped::chosen).with(&[&[".module"], &["isinstance("], &[".step("]]),
     of_words(&[".module"], unwrapped::in_helper).with(&[&[".module"], &[".step("]]),
+    of_words(&["autograd.grad(", "autograd import grad"], taken_grads::stepped)
+        .with(&[&["grad("], &["param"], &["step(", "sub_(", "add_(", "-="]]),
     of_words(&["torch.optim", "optim."], outside::attached).where_seen(|seen| seen.puts),
     of_words(&["to_local", "local_grad"], local_norm::roots),
     of_words(&["sqrt", "norm"], local_norm::roots_of_marked).with(&[&[".grad"], &["rank"]]),

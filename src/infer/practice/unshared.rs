@@ -51,4 +51,6 @@ pub enum Unshared {
     EqualSummed { mark: Name, summed: Name, axis: Name, set: Place },
     /// Losses are divided by the number of objects of all ranks, and averaged over ranks besides.
     NumberOfAll { count: Name, reduced: Place },
+    /// Gradients are taken by a function that runs no hook of the wrapper; how the model is wrapped, and where they become those that are stepped with.
+    HooksNotRun { model: Name, wrapper: Name, wrapped: Place, put: Place },
 }
