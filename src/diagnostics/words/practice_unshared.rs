@@ -35,6 +35,10 @@ pub fn unshared(mistake: &Unshared) -> Draft {
             never_called((wrapper, method), *wrapped, *backward, *reduces)
         }
         Unshared::HooksNotRun { model, wrapper, wrapped, put } => hooks_not_run((model, wrapper), *wrapped, *put),
+        Unshared::RowsTimesRanks { reduced, counted } => rows_times_ranks(*reduced, *counted),
+        Unshared::AffineTwice { class, parameter, of, wrapper, summed, wrapped } => {
+            affine_twice(class, (parameter, of), (wrapper, *wrapped), *summed)
+        }
         Unshared::KeysWithoutGradient { rows, called } => keys_without_gradient(*rows, *called),
     }
 }
@@ -290,5 +294,27 @@ fn hooks_not_run((model, wrapper): (&str, &str), wrapped: Place, put: Place) -> 
     draft.labels.push(spot(wrapped, "sums what a backward pass accumulates, and nothing else".to_string()));
     draft.labels.push(spot(put, "each rank steps with its own".to_string()));
     draft.help.push("call `loss.backward()`, or all-reduce each gradient before the step".to_string());
+    draft
+}
+
+fn rows_times_ranks(reduced: Place, counted: Place) -> Draft {
+    let title = "gradients are wrong where ranks have different numbers of rows: sums over all ranks are divided by the rows of this rank times the number of ranks";
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+    draft.primary = "takes every rank to have as many rows as this one".to_string();
+    draft.labels.push(spot(reduced, "summed over all ranks".to_string()));
+    draft.labels.push(spot(counted, "the forward counts the rows of all ranks".to_string()));
+    draft.help.push("keep the number of all rows in the forward, and divide by that".to_string());
+    draft
+}
+
+fn affine_twice(class: &str, (parameter, of): (&str, &str), (wrapper, wrapped): (&str, Place), summed: Place) -> Draft {
+    let title = format!(
+        "the gradient of `{parameter}` is too large by the number of ranks: `{class}` sums it over the ranks, and `{wrapper}` takes the mean of equal sums"
+    );
+    let mut draft = Draft::new(&codes::REDUCED_TWICE, title);
+    draft.primary = format!("a sum over all ranks as the gradient of `{of}.{parameter}`");
+    draft.labels.push(spot(summed, "summed here".to_string()));
+    draft.labels.push(spot(wrapped, "averages the gradient of each parameter over the ranks".to_string()));
+    draft.help.push("return what this rank's samples give, and sum a copy for the gradient of the input".to_string());
     draft
 }

@@ -221,6 +221,12 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".apply("], beside_copy::weights).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),
+    of_collectives(mean_backward::of_own_rows).with(&[&["all_reduce"], &["/", "div"], &["saved_tensors", "ctx."]]),
+    of_words(&["distributeddataparallel"], affine_twice::returned).with(&[
+        &["all_reduce"],
+        &["def backward"],
+        &["saved_tensors", "ctx."],
+    ]),
     of_words(&["add_("], overwritten::gradients).with(&[&["add_("], &["copy_("], &["grad"]]),
     of_words(&["_hook("], late_hook::registered).with(&[
         &["_hook("],

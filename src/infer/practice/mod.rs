@@ -4,6 +4,7 @@
 //!
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
+mod affine_twice;
 mod all_processes;
 mod all_ranks;
 mod applied_copy;

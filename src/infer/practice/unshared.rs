@@ -53,4 +53,8 @@ pub enum Unshared {
     NumberOfAll { count: Name, reduced: Place },
     /// Gradients are taken by a function that runs no hook of the wrapper; how the model is wrapped, and where they become those that are stepped with.
     HooksNotRun { model: Name, wrapper: Name, wrapped: Place, put: Place },
+    /// A backward divides sums over ranks by the rows of this rank times the number of ranks; the sum, and where the forward counts the rows of all.
+    RowsTimesRanks { reduced: Place, counted: Place },
+    /// A backward sums the gradient of a parameter over all ranks, and a wrapper averages it; the attribute, and the module that keeps it.
+    AffineTwice { class: Name, parameter: Name, of: Name, wrapper: Name, summed: Place, wrapped: Place },
 }
