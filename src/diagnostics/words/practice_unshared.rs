@@ -39,6 +39,13 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::AffineTwice { class, parameter, of, wrapper, summed, wrapped } => {
             affine_twice(class, (parameter, of), (wrapper, *wrapped), *summed)
         }
+        Unshared::NoForward { model, class, wrapper, wrapped } => {
+            no_forward((model, class), wrapper.as_deref(), *wrapped)
+        }
+        Unshared::DrawnApart { rank, seeded, made } => drawn_apart(rank, *seeded, *made),
+        Unshared::PendingDropped { drops, waits, started, stepped } => {
+            pending_dropped(drops, waits, *started, *stepped)
+        }
         Unshared::KeysWithoutGradient { rows, called } => keys_without_gradient(*rows, *called),
     }
 }
@@ -316,5 +323,42 @@ fn affine_twice(class: &str, (parameter, of): (&str, &str), (wrapper, wrapped): 
     draft.labels.push(spot(summed, "summed here".to_string()));
     draft.labels.push(spot(wrapped, "averages the gradient of each parameter over the ranks".to_string()));
     draft.help.push("return what this rank's samples give, and sum a copy for the gradient of the input".to_string());
+    draft
+}
+
+fn no_forward((model, class): (&str, &str), wrapper: Option<&str>, wrapped: Place) -> Draft {
+    let what = wrapper.map_or("its wrapper".to_string(), |wrapper| format!("`{wrapper}`"));
+    let title = format!(
+        "gradients of `{model}` stay those of one rank: `{class}` has no forward, so that {what} is never called"
+    );
+    let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
+    draft.primary = "no rank sums what this computes".to_string();
+    draft.labels.push(spot(wrapped, "sums gradients after a forward pass of its own only".to_string()));
+    draft.help.push(
+        "all-reduce the gradients before the step, or give the class a forward that does all of the pass".to_string(),
+    );
+    draft
+}
+
+fn drawn_apart(rank: &str, seeded: Place, made: Place) -> Draft {
+    let title =
+        format!("each rank trains other weights: the seed has `{rank}` in it, and nothing broadcasts the parameters");
+    let mut draft = Draft::new(&codes::SEED_OF_RANK, title);
+    draft.primary = "averages gradients, and leaves parameters as they are".to_string();
+    draft.labels.push(spot(seeded, "another seed on each rank".to_string()));
+    draft.labels.push(spot(made, "drawn here, by each rank for itself".to_string()));
+    draft.help.push("broadcast the parameters from one rank before training: `broadcast_parameters(model.state_dict(), root_rank=0)`".to_string());
+    draft
+}
+
+fn pending_dropped(drops: &str, waits: &str, started: Place, stepped: Place) -> Draft {
+    let title = format!(
+        "the optimizer steps while gradients are still being reduced: `{drops}` drops what has completed, and nothing calls `{waits}`"
+    );
+    let mut draft = Draft::new(&codes::READ_IN_FLIGHT, title);
+    draft.primary = "leaves under way what has not completed".to_string();
+    draft.labels.push(spot(started, "goes on in the background".to_string()));
+    draft.labels.push(spot(stepped, "reads the gradients".to_string()));
+    draft.help.push(format!("call `{waits}` before the step"));
     draft
 }

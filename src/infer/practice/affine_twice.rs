@@ -16,8 +16,20 @@ use crate::source::{Name, Place};
 use std::rc::Rc;
 
 /// Methods that give the same values, and parts of them.
-const SAME: &[&str] =
-    &["chunk", "split", "unbind", "view", "view_as", "reshape", "to", "type_as", "float", "half", "contiguous", "squeeze"];
+const SAME: &[&str] = &[
+    "chunk",
+    "split",
+    "unbind",
+    "view",
+    "view_as",
+    "reshape",
+    "to",
+    "type_as",
+    "float",
+    "half",
+    "contiguous",
+    "squeeze",
+];
 /// Those that give them in the same memory: what is summed afterwards is summed in both.
 const VIEWS: &[&str] = &["chunk", "split", "unbind", "view", "view_as", "squeeze"];
 /// How the number of ranks is called.

@@ -91,7 +91,9 @@ pub fn of_own_rows(view: &View<'_>, out: &mut Found) {
         let of = near::reached(view, whole, |def| def < step);
         let Some((summed, _)) = sums.iter().find(|(at, local)| *at < step && of.contains(local)) else { continue };
         let others = near::reached(view, by, |_| true);
-        if others.iter().any(|local| written.contains(local)) || !is_own_times_ranks(view, &near::deep(view, &view.expr(by))) {
+        if others.iter().any(|local| written.contains(local))
+            || !is_own_times_ranks(view, &near::deep(view, &view.expr(by)))
+        {
             continue;
         }
         if ALIKE.iter().any(|word| near::has_word(&text, word)) {

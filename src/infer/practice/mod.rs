@@ -47,6 +47,7 @@ mod divided;
 mod divided_again;
 mod division_switch;
 mod doubled;
+mod drawn_apart;
 mod dropped_handle;
 mod duplicated;
 mod each_round;
@@ -134,6 +135,7 @@ mod needed;
 mod never_synced;
 mod never_waited;
 mod new_groups;
+mod no_forward;
 mod no_result;
 mod no_sync;
 mod node_rank;
@@ -183,6 +185,7 @@ mod part_mean;
 mod part_of_width;
 mod part_out;
 mod partition;
+mod pending;
 mod piece_flow;
 mod piece_ops;
 mod piece_values;
@@ -356,6 +359,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     tied::weights,
     part_loss::attached,
     own_tokens::attached,
+    pending::dropped,
 ];
 
 /// The checks of single functions that look at the whole project.

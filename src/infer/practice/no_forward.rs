@@ -11,14 +11,24 @@ use super::near;
 use super::quiet::{is_file_quiet, is_quiet, is_text_quiet};
 use super::unshared::Unshared;
 use super::view::View;
+use super::wrapped::parameters_of;
 use crate::ir::{Arg, LocalId, Operand, Rvalue, Stmt};
 use crate::project::{ClassRef, Resolved};
 use crate::rules::Keeps;
 use crate::source::Name;
 
 /// What gives a class another way to be called, or its parameters to another module.
-const CALLED: &[&str] =
-    &["__call__", "__getattr__", "forward =", "forward=", "def forward", "setattr(", "add_module(", "register_module(", "_modules"];
+const CALLED: &[&str] = &[
+    "__call__",
+    "__getattr__",
+    "forward =",
+    "forward=",
+    "def forward",
+    "setattr(",
+    "add_module(",
+    "register_module(",
+    "_modules",
+];
 /// What makes a wrapper of what it is given, by its name: an object that knows how this program runs.
 const PREPARES: &str = "prepare";
 
@@ -27,7 +37,11 @@ pub fn trained(view: &View<'_>, out: &mut Found) {
     for step in 0..view.steps.len() {
         let Some((model, class, with, wrapper)) = wraps(view, step) else { continue };
         let Some((backward, last)) = passes(view, step) else { continue };
-        if !is_optimized(view, model) || !is_file_quiet(view) || !is_quiet(view, backward + 1..last, with) {
+        if is_part_of_another(view, model)
+            || !is_optimized(view, model)
+            || !is_file_quiet(view)
+            || !is_quiet(view, backward + 1..last, with)
+        {
             continue;
         }
         let of = view.project.class(class);
@@ -117,7 +131,8 @@ fn is_never_called(view: &View<'_>, class: ClassRef) -> bool {
 
 /// The last step of an optimizer behind one, and the backward pass before it.
 fn passes(view: &View<'_>, from: usize) -> Option<(usize, usize)> {
-    let method = |i: usize, wanted: &str| matches!(view.value(i), Some(Rvalue::CallMethod { name, .. }) if name == wanted);
+    let method =
+        |i: usize, wanted: &str| matches!(view.value(i), Some(Rvalue::CallMethod { name, .. }) if name == wanted);
     let is_step = |i: usize| match view.value(i) {
         Some(Rvalue::CallMethod { base, name, args }) if name == "step" => {
             let expr = view.expr(args.first().map_or(base, |arg| &arg.value));
@@ -131,14 +146,34 @@ fn passes(view: &View<'_>, from: usize) -> Option<(usize, usize)> {
     (!view.without_gradient(backward)).then_some((backward, last))
 }
 
+/// Whether a model is put into another module, or given to one that is made.
+fn is_part_of_another(view: &View<'_>, model: LocalId) -> bool {
+    view.readers(model).iter().any(|step| match view.steps[*step].stmt {
+        Stmt::SetAttr { base, value, .. } => *value == Operand::Local(model) && !near::is_self(view, base),
+        Stmt::SetItem { value, .. } => *value == Operand::Local(model),
+        Stmt::Assign { value: value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }), .. } => {
+            let given = args.iter().any(|arg| arg.value == Operand::Local(model));
+            let makes = view.callee(value).is_some_and(|path| {
+                super::lost::last(&path).starts_with(char::is_uppercase) && view.rules.wrappers().get(&path).is_none()
+            });
+            given && makes
+        }
+        _ => false,
+    })
+}
+
 /// Whether an optimizer of torch gets parameters of a model and of nothing else that is wrapped.
 fn is_optimized(view: &View<'_>, model: LocalId) -> bool {
     (0..view.steps.len()).any(|step| {
         let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
             return false;
         };
-        let made = view.callee(value).is_some_and(|path| path.starts_with("torch.optim.") && !path.contains("lr_sched"));
+        let made =
+            view.callee(value).is_some_and(|path| path.starts_with("torch.optim.") && !path.contains("lr_sched"));
         let given = view.argument(args, 0, "params").filter(|_| made);
-        given.is_some_and(|given| near::reached(view, given, |def| def < step).contains(&model))
+        given.is_some_and(|given| {
+            near::reached(view, given, |def| def < step).contains(&model)
+                || parameters_of(view, given) == Some(Expr::Local(model))
+        })
     })
 }

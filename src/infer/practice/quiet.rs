@@ -143,7 +143,10 @@ fn is_path_quiet(view: &View<'_>, path: &str) -> bool {
     match view.project.path(path) {
         Resolved::Func(at) => at.module == view.at.module || is_module_quiet(view, at.module),
         Resolved::Class(at) => at.module == view.at.module || is_module_quiet(view, at.module),
-        _ => !path.contains('.') || ["torch.", "math.", "time.", "numpy.", "builtins."].iter().any(|p| path.starts_with(p)),
+        _ => {
+            !path.contains('.')
+                || ["torch.", "math.", "time.", "numpy.", "builtins."].iter().any(|p| path.starts_with(p))
+        }
     }
 }
 
