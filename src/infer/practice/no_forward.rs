@@ -8,7 +8,7 @@ use super::bypassed::variable;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::quiet::{is_file_quiet, is_quiet, is_text_quiet};
+use super::quiet::{is_file_quiet, is_optimizer_quiet, is_quiet, is_text_quiet};
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::parameters_of;
@@ -31,6 +31,8 @@ const CALLED: &[&str] = &[
 ];
 /// What makes a wrapper of what it is given, by its name: an object that knows how this program runs.
 const PREPARES: &str = "prepare";
+/// What such objects are called.
+const RUNS: &str = "accelerat";
 
 /// `network = DDP(LoRANetwork(unet))`, `unet(x)`, `loss.backward()`, `optimizer.step()`
 pub fn trained(view: &View<'_>, out: &mut Found) {
@@ -68,7 +70,8 @@ fn wraps(view: &View<'_>, step: usize) -> Option<(LocalId, ClassRef, Option<Loca
         return Some((model, class, None, Some(super::lost::last(&rule.name))));
     }
     let Rvalue::CallMethod { base, name, .. } = value else { return None };
-    let with = near::local(base).filter(|_| name == PREPARES)?;
+    let runs = || near::bare(view.file()).contains(RUNS);
+    let with = near::local(base).filter(|_| name == PREPARES && args.len() > 1 && runs())?;
     let prepared = |arg: &Arg| {
         let model = near::local(&arg.value)?;
         Some((comes_back(view, step, model)?, class_of(view, &arg.value, step)?))
@@ -135,9 +138,10 @@ fn passes(view: &View<'_>, from: usize) -> Option<(usize, usize)> {
         |i: usize, wanted: &str| matches!(view.value(i), Some(Rvalue::CallMethod { name, .. }) if name == wanted);
     let is_step = |i: usize| match view.value(i) {
         Some(Rvalue::CallMethod { base, name, args }) if name == "step" => {
-            let expr = view.expr(args.first().map_or(base, |arg| &arg.value));
+            let optimizer = args.first().map_or(base, |arg| &arg.value);
+            let expr = view.expr(optimizer);
             let name = view.name_of(&expr).unwrap_or_default().to_lowercase();
-            name.contains("optim") || near::has_part(&name, "opt")
+            (name.contains("optim") || near::has_part(&name, "opt")) && is_optimizer_quiet(view, optimizer)
         }
         _ => false,
     };

@@ -128,6 +128,20 @@ fn is_step_quiet(view: &View<'_>, step: usize, with: Option<LocalId>) -> bool {
     }
 }
 
+/// Whether the step of an optimizer sums nothing: torch makes it, or no class of the project has a step that may.
+pub fn is_optimizer_quiet(view: &View<'_>, optimizer: &Operand) -> bool {
+    let of_torch = |view: &View<'_>, made: &Expr| match made {
+        Expr::Call { callee, .. } => near::path(view, callee).is_some_and(|path| path.starts_with("torch.optim.")),
+        _ => false,
+    };
+    let expr = view.expr(optimizer);
+    let kept = near::own_attribute(view, &expr).zip(near::class_of(view)).is_some_and(|(name, class)| {
+        let assigned = near::assigned(view, class, name);
+        !assigned.is_empty() && assigned.iter().all(|(method, _, value)| of_torch(method, &method.through(value)))
+    });
+    kept || of_torch(view, &view.through(optimizer)) || is_each_quiet(view, &Name::from("step"))
+}
+
 /// Whether a method is one of the own object: the text of the file shows what it does.
 fn is_own(view: &View<'_>, base: &Operand, name: &str) -> bool {
     near::is_self(view, base) && near::own_method(view, name).is_some()

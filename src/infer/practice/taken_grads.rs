@@ -7,7 +7,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::quiet::{is_file_quiet, is_quiet};
+use super::quiet::{is_file_quiet, is_optimizer_quiet, is_quiet};
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::{Wrapped, parameters_of, wrappers};
@@ -140,7 +140,7 @@ fn is_step(view: &View<'_>, step: usize) -> bool {
         let name = name.to_lowercase();
         name.contains("optim") || near::has_part(&name, "opt")
     });
-    name == "step" && named && !is_own_optimizer(view, optimizer)
+    name == "step" && named && !is_own_optimizer(view, optimizer) && is_optimizer_quiet(view, optimizer)
 }
 
 /// Whether an optimizer is one of the project: its step may do more.
