@@ -8,7 +8,7 @@ use super::bypassed::variable;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::quiet::{is_file_quiet, is_optimizer_quiet, is_quiet, is_text_quiet};
+use super::quiet::{is_file_quiet, is_handed_on, is_optimizer_quiet, is_quiet, is_text_quiet};
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::parameters_of;
@@ -44,6 +44,9 @@ pub fn trained(view: &View<'_>, out: &mut Found) {
             || !is_file_quiet(view)
             || !is_quiet(view, backward + 1..last, with)
         {
+            continue;
+        }
+        if is_handed_on(view, &Expr::Local(model), last + 1..view.steps.len(), with) {
             continue;
         }
         let of = view.project.class(class);

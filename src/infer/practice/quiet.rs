@@ -6,6 +6,7 @@ use super::data_sum::HARMLESS;
 use super::expr::Expr;
 use super::near;
 use super::view::View;
+use super::wrapped::parameters_of;
 use crate::ir::{LocalId, Operand, Rvalue};
 use crate::project::{ModuleId, Resolved};
 use crate::source::Name;
@@ -101,6 +102,17 @@ fn reduces(text: &str) -> bool {
 /// Whether nothing that runs in these steps may sum gradients. `with`: an object whose methods are known by the text of the file.
 pub fn is_quiet(view: &View<'_>, mut steps: Range<usize>, with: Option<LocalId>) -> bool {
     steps.all(|step| is_step_quiet(view, step, with))
+}
+
+/// Whether a model, or its parameters, are given in these steps to something that may bring them together.
+pub fn is_handed_on(view: &View<'_>, model: &Expr, mut steps: Range<usize>, with: Option<LocalId>) -> bool {
+    steps.any(|step| {
+        let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step) else { return false };
+        let given = args.iter().any(|arg| {
+            view.expr(&arg.value) == *model || parameters_of(view, &arg.value).is_some_and(|of| of == *model)
+        });
+        given && !is_step_quiet(view, step, with)
+    })
 }
 
 fn is_step_quiet(view: &View<'_>, step: usize, with: Option<LocalId>) -> bool {

@@ -7,7 +7,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::quiet::{is_file_quiet, is_optimizer_quiet, is_quiet};
+use super::quiet::{is_file_quiet, is_handed_on, is_optimizer_quiet, is_quiet};
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::{Wrapped, parameters_of, wrappers};
@@ -35,6 +35,10 @@ pub fn stepped(view: &View<'_>, out: &mut Found) {
         if text.contains(".backward(") || !is_file_quiet(view) || !is_quiet(view, step + 1..last, None) {
             return;
         }
+        if is_handed_on(view, &model, last + 1..view.steps.len(), None) {
+            return;
+        }
+        let Some(model) = view.name_of(&model).map(Name::from) else { return };
         let wrapper = super::lost::last(&wrapped.rule.name);
         let mistake =
             Unshared::HooksNotRun { model, wrapper, wrapped: wrapped.place(), put: view.place(view.steps[put].id) };
@@ -43,8 +47,8 @@ pub fn stepped(view: &View<'_>, out: &mut Found) {
     }
 }
 
-/// How a model was wrapped for whose parameters a step takes gradients, its name, and what holds the gradients.
-fn taken<'a>(view: &View<'a>, step: usize) -> Option<(Wrapped<'a>, Name, LocalId)> {
+/// How a model was wrapped for whose parameters a step takes gradients, the model, and what holds the gradients.
+fn taken<'a>(view: &View<'a>, step: usize) -> Option<(Wrapped<'a>, Expr, LocalId)> {
     let Stmt::Assign { dst, value } = view.steps[step].stmt else { return None };
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     if view.callee(value)? != "torch.autograd.grad" || view.without_gradient(step) {
@@ -61,8 +65,7 @@ fn taken<'a>(view: &View<'a>, step: usize) -> Option<(Wrapped<'a>, Name, LocalId
     let (Some(wrapped), None) = (all.next(), all.next()) else { return None };
     // Sharded wrappers have no parameters of their own names any more.
     let copies = !wrapped.rule.in_place && wrapped.rule.keeps == Keeps::Whole;
-    let name = view.name_of(&model).map(Name::from)?;
-    copies.then_some((wrapped, name, *dst))
+    copies.then_some((wrapped, model, *dst))
 }
 
 /// Whether a value is made of the gradients.
