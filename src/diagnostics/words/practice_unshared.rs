@@ -37,6 +37,18 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::NeverCalled { wrapper, method, wrapped, backward, reduces } => {
             never_called((wrapper, method), *wrapped, *backward, *reduces)
         }
+        Unshared::HooksNotRun { model, wrapper, wrapped, put } => hooks_not_run((model, wrapper), *wrapped, *put),
+        Unshared::RowsTimesRanks { reduced, counted } => rows_times_ranks(*reduced, *counted),
+        Unshared::AffineTwice { class, parameter, of, wrapper, summed, wrapped } => {
+            affine_twice(class, (parameter, of), (wrapper, *wrapped), *summed)
+        }
+        Unshared::NoForward { model, class, wrapper, wrapped } => {
+            no_forward((model, class), wrapper.as_deref(), *wrapped)
+        }
+        Unshared::DrawnApart { rank, seeded, made } => drawn_apart(rank, *seeded, *made),
+        Unshared::PendingDropped { drops, waits, started, stepped } => {
+            pending_dropped(drops, waits, *started, *stepped)
+        }
         Unshared::KeysWithoutGradient { rows, called } => keys_without_gradient(*rows, *called),
     }
 }
@@ -292,5 +304,76 @@ fn equal_summed(mark: &str, summed: &str, axis: &str, set: Place) -> Draft {
     draft.primary = format!("sums over each axis of `{summed}`");
     draft.labels.push(spot(set, format!("ranks of `{axis}` have the same here")));
     draft.help.push(format!("divide by the number of ranks where `{mark}` has the axis"));
+    draft
+}
+
+fn hooks_not_run((model, wrapper): (&str, &str), wrapped: Place, put: Place) -> Draft {
+    let title = format!(
+        "gradients of `{model}` stay those of one rank: `torch.autograd.grad` runs none of the hooks with which `{wrapper}` sums them"
+    );
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = "gradients of this rank's samples alone".to_string();
+    draft.labels.push(spot(wrapped, "sums what a backward pass accumulates, and nothing else".to_string()));
+    draft.labels.push(spot(put, "each rank steps with its own".to_string()));
+    draft.help.push("call `loss.backward()`, or all-reduce each gradient before the step".to_string());
+    draft
+}
+
+fn rows_times_ranks(reduced: Place, counted: Place) -> Draft {
+    let title = "gradients are wrong where ranks have different numbers of rows: sums over all ranks are divided by the rows of this rank times the number of ranks";
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+    draft.primary = "takes every rank to have as many rows as this one".to_string();
+    draft.labels.push(spot(reduced, "summed over all ranks".to_string()));
+    draft.labels.push(spot(counted, "the forward counts the rows of all ranks".to_string()));
+    draft.help.push("keep the number of all rows in the forward, and divide by that".to_string());
+    draft
+}
+
+fn affine_twice(class: &str, (parameter, of): (&str, &str), (wrapper, wrapped): (&str, Place), summed: Place) -> Draft {
+    let title = format!(
+        "the gradient of `{parameter}` is too large by the number of ranks: `{class}` sums it over the ranks, and `{wrapper}` takes the mean of equal sums"
+    );
+    let mut draft = Draft::new(&codes::REDUCED_TWICE, title);
+    draft.primary = format!("a sum over all ranks as the gradient of `{of}.{parameter}`");
+    draft.labels.push(spot(summed, "summed here".to_string()));
+    draft.labels.push(spot(wrapped, "averages the gradient of each parameter over the ranks".to_string()));
+    draft.help.push("return what this rank's samples give, and sum a copy for the gradient of the input".to_string());
+    draft
+}
+
+fn no_forward((model, class): (&str, &str), wrapper: Option<&str>, wrapped: Place) -> Draft {
+    let what = wrapper.map_or("its wrapper".to_string(), |wrapper| format!("`{wrapper}`"));
+    let title = format!(
+        "gradients of `{model}` stay those of one rank: `{class}` has no forward, so that {what} is never called"
+    );
+    let mut draft = Draft::new(&codes::OUTSIDE_WRAPPER, title);
+    draft.primary = "no rank sums what this computes".to_string();
+    draft.labels.push(spot(wrapped, "sums gradients after a forward pass of its own only".to_string()));
+    draft.help.push(
+        "all-reduce the gradients before the step, or give the class a forward that does all of the pass".to_string(),
+    );
+    draft
+}
+
+fn drawn_apart(rank: &str, seeded: Place, made: Place) -> Draft {
+    let title =
+        format!("each rank trains other weights: the seed has `{rank}` in it, and nothing broadcasts the parameters");
+    let mut draft = Draft::new(&codes::SEED_OF_RANK, title);
+    draft.primary = "averages gradients, and leaves parameters as they are".to_string();
+    draft.labels.push(spot(seeded, "another seed on each rank".to_string()));
+    draft.labels.push(spot(made, "drawn here, by each rank for itself".to_string()));
+    draft.help.push("broadcast the parameters from one rank before training: `broadcast_parameters(model.state_dict(), root_rank=0)`".to_string());
+    draft
+}
+
+fn pending_dropped(drops: &str, waits: &str, started: Place, stepped: Place) -> Draft {
+    let title = format!(
+        "the optimizer steps while gradients are still being reduced: `{drops}` drops what has completed, and nothing calls `{waits}`"
+    );
+    let mut draft = Draft::new(&codes::READ_IN_FLIGHT, title);
+    draft.primary = "leaves under way what has not completed".to_string();
+    draft.labels.push(spot(started, "goes on in the background".to_string()));
+    draft.labels.push(spot(stepped, "reads the gradients".to_string()));
+    draft.help.push(format!("call `{waits}` before the step"));
     draft
 }

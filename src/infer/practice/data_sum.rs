@@ -51,7 +51,7 @@ pub const WRAPPERS: &[&str] = &[
 ];
 
 /// Methods that sum no gradients.
-const HARMLESS: &[&str] = &[
+pub(super) const HARMLESS: &[&str] = &[
     "parameters",
     "named_parameters",
     "zero_grad",

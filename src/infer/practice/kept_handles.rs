@@ -75,7 +75,7 @@ fn is_forgotten(class: &str, list: &str) -> bool {
 }
 
 /// Whether anything outside of a class may look at a list of its objects, or derives from it.
-fn is_seen_outside(view: &View<'_>, class: ClassRef, list: &str) -> bool {
+pub(super) fn is_seen_outside(view: &View<'_>, class: ClassRef, list: &str) -> bool {
     let of = view.project.class(class);
     let attribute = format!(".{list}");
     let count = |text: &str| near::bare(text).matches(&attribute.to_lowercase()).count();

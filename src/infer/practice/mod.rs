@@ -4,6 +4,7 @@
 //!
 //! Reading order: `expr.rs`, `view.rs`, `found.rs`, then any check.
 
+mod affine_twice;
 mod all_processes;
 mod all_ranks;
 mod applied_copy;
@@ -46,6 +47,7 @@ mod divided;
 mod divided_again;
 mod division_switch;
 mod doubled;
+mod drawn_apart;
 mod dropped_handle;
 mod duplicated;
 mod each_round;
@@ -134,6 +136,7 @@ mod needed;
 mod never_synced;
 mod never_waited;
 mod new_groups;
+mod no_forward;
 mod no_result;
 mod no_sync;
 mod node_rank;
@@ -183,6 +186,7 @@ mod part_mean;
 mod part_of_width;
 mod part_out;
 mod partition;
+mod pending;
 mod piece_flow;
 mod piece_ops;
 mod piece_values;
@@ -193,6 +197,7 @@ mod plan_heads;
 mod plan_pairs;
 mod pool;
 mod positions;
+mod quiet;
 mod rank_size;
 mod rank_tests;
 mod ranks;
@@ -249,6 +254,7 @@ mod summed_marks;
 mod summed_scaled;
 mod switch;
 mod synchronized;
+mod taken_grads;
 mod this_rank;
 mod tied;
 mod tied_mean;
@@ -358,6 +364,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     tied::weights,
     part_loss::attached,
     own_tokens::attached,
+    pending::dropped,
 ];
 
 /// The checks of single functions that look at the whole project.

@@ -7,6 +7,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::no_sync::sums_itself;
+use super::quiet::is_file_quiet;
 use super::training::Training;
 use super::view::View;
 use super::wrapped::{Wrapped, call, changes, given, parameters_of, wrappers};
@@ -153,13 +154,59 @@ fn trained(view: &View<'_>, roots: &[Expr]) -> Vec<(Place, Place, Option<Place>)
                 constant => other.expr(constant),
             };
             let own = at == view.at && derived(view, &expr, roots, MOST_DEPTH);
+            let place = other.place(s.id);
             if own || at != view.at && comes_back(view, &other, &expr, roots) {
-                let place = other.place(s.id);
                 out.push((place, place, stepped(&other, i)));
+            } else if at != view.at && is_handed(view, &other, &expr, roots) {
+                let first = passed(&other, i).or_else(|| stepped(&other, i));
+                out.extend(first.map(|first| (place, place, Some(first))));
             }
         }
     }
     out
+}
+
+/// Whether a parameter of another function holds these: its callers hand it what this function returns; or nobody in the file calls it, and it
+/// has by the same names what this function returns, the wrapped model and these.
+fn is_handed(view: &View<'_>, other: &View<'_>, expr: &Expr, roots: &[Expr]) -> bool {
+    let Expr::Local(param) = expr else { return false };
+    if !other.is_as_given(*param) || !is_file_quiet(view) || near::bare(view.file()).contains("distributeddataparallel")
+    {
+        return false;
+    }
+    let callers = given(other, *param);
+    if !callers.is_empty() {
+        return callers.len() <= MOST_CALLERS
+            && callers.iter().all(|(caller, _, value)| {
+                let here = caller.at == view.at && derived(view, value, roots, MOST_DEPTH);
+                here || comes_back(view, caller, value, roots)
+            });
+    }
+    let is_root = |e: &Expr| matches!(e, Expr::Local(l) if view.local_name(*l) == other.local_name(*param));
+    roots.iter().any(is_root)
+        && view.steps.iter().any(|s| match s.stmt {
+            Stmt::Return { value } => returns_both(view, other, value, roots),
+            _ => false,
+        })
+}
+
+/// Whether a function returns these beside a model that it has wrapped, and another one has a parameter of the model's name.
+fn returns_both(view: &View<'_>, other: &View<'_>, value: &Operand, roots: &[Expr]) -> bool {
+    let Some((_, Rvalue::Build { items, .. })) = view.source(value) else { return false };
+    let all: Vec<Expr> = (0..items.len()).map(|at| returned(view, value, Some(at))).collect();
+    let wrapped = |e: &Expr| {
+        let Expr::Local(local) = e else { return false };
+        let wraps = view.defs(*local).last().is_some_and(|def| wrapper_call(view, *def).is_some());
+        wraps && other.func.params.iter().any(|p| p.name == *view.local_name(*local))
+    };
+    all.iter().any(wrapped) && all.iter().any(|e| derived(view, e, roots, MOST_DEPTH))
+}
+
+/// The backward pass in front of the step of an optimizer that a step makes, in the same function.
+fn passed(view: &View<'_>, made: usize) -> Option<Place> {
+    stepped(view, made)?;
+    let backward = |i: &usize| matches!(view.value(*i), Some(Rvalue::CallMethod { name, .. }) if name == "backward");
+    (made..view.steps.len()).find(backward).map(|i| view.place(view.steps[i].id))
 }
 
 /// What an optimizer is given by a call that makes one.

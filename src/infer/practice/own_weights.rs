@@ -122,7 +122,7 @@ fn averages_gradients(text: &str) -> bool {
 }
 
 /// The rank that a step seeds all that is drawn with, by its name.
-fn seeded(view: &View<'_>, step: usize) -> Option<Name> {
+pub(super) fn seeded(view: &View<'_>, step: usize) -> Option<Name> {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(step)? else { return None };
     is_seed(view, step).then_some(())?;
     let number = &args.first()?.value;
@@ -131,12 +131,12 @@ fn seeded(view: &View<'_>, step: usize) -> Option<Name> {
     rank_in(view, &bound.unwrap_or_else(|| view.expr(number)))
 }
 
-fn is_seed(view: &View<'_>, step: usize) -> bool {
+pub(super) fn is_seed(view: &View<'_>, step: usize) -> bool {
     view.value(step).and_then(|value| view.callee(value)).is_some_and(|path| path == "torch.manual_seed")
 }
 
 /// The name of a rank in a number, of those that have the same model.
-fn rank_in(view: &View<'_>, number: &Expr) -> Option<Name> {
+pub(super) fn rank_in(view: &View<'_>, number: &Expr) -> Option<Name> {
     let mut found = None;
     near::deep(view, number).any(&mut |e| {
         let name = match e {

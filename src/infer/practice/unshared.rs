@@ -54,4 +54,16 @@ pub enum Unshared {
     EqualSummed { mark: Name, summed: Name, axis: Name, set: Place },
     /// Losses are divided by the number of objects of all ranks, and averaged over ranks besides.
     NumberOfAll { count: Name, reduced: Place },
+    /// Gradients are taken by a function that runs no hook of the wrapper; how the model is wrapped, and where they become those that are stepped with.
+    HooksNotRun { model: Name, wrapper: Name, wrapped: Place, put: Place },
+    /// A backward divides sums over ranks by the rows of this rank times the number of ranks; the sum, and where the forward counts the rows of all.
+    RowsTimesRanks { reduced: Place, counted: Place },
+    /// A backward sums the gradient of a parameter over all ranks, and a wrapper averages it; the attribute, and the module that keeps it.
+    AffineTwice { class: Name, parameter: Name, of: Name, wrapper: Name, summed: Place, wrapped: Place },
+    /// A model of a class without a forward is wrapped: the wrapper is never called. `wrapper`: its name, if that is not for an object to choose.
+    NoForward { model: Name, class: Name, wrapper: Option<Name>, wrapped: Place },
+    /// A model is drawn with a seed that has the rank in it, and an optimizer averages gradients over ranks; where it is seeded, and made.
+    DrawnApart { rank: Name, seeded: Place, made: Place },
+    /// A method drops the handles that have completed, and nothing calls the one that waits for all; where a handle is made, and what steps.
+    PendingDropped { drops: Name, waits: Name, started: Place, stepped: Place },
 }

@@ -196,13 +196,16 @@ fn own_tokens(state: &State, class: &Class, term: &Term) -> Option<Place> {
     }
     let grad = term.part.grad.known()?;
     let tokens = Factor::Count(Name::from(TOKENS));
-    let of_all_rounds = grad.powers().any(|(f, n)| {
-        let counts = n == -1 && matches!(f, Factor::Rounds(_) | Factor::Named(_));
-        counts && term.loops.iter().any(|(_, r)| r.known().is_some_and(|r| r.power(f) == 1))
-    });
+    let of_rounds = |f: &Factor| {
+        matches!(f, Factor::Rounds(_) | Factor::Named(_))
+            && term.loops.iter().any(|(_, r)| r.known().is_some_and(|r| r.power(f) == 1))
+    };
     let sized = grad.powers().any(|(f, _)| matches!(f, Factor::Size(_)));
-    let divided = |e: &&Event| matches!(&e.what, What::Over(s) if s.known().is_some_and(|m| m.power(&tokens) == 1));
+    // The tokens of one round and the number of rounds, each divided by where it is known, make the mean of the means of the rounds.
+    let of_all = |m: &Monomial| m.power(&tokens) == 1 && m.powers().any(|(f, n)| n == 1 && of_rounds(f));
+    let divided = |e: &&Event| matches!(&e.what, What::Over(s) if s.known().is_some_and(of_all));
     let over = term.part.events.iter().rfind(divided)?;
+    let of_all_rounds = grad.powers().any(|(f, n)| n == -1 && of_rounds(f));
     (of_all_rounds && !sized && grad.power(&tokens) == -1).then_some(over.place)
 }
 
