@@ -233,15 +233,7 @@ fn of_values(mistake: &Membership) -> Draft {
         Membership::RatioOfCounts { over, under, summed, divided } => {
             ratio_of_counts([*over, *under], *summed, *divided)
         }
-        Membership::PartMean { reduced, size } => {
-            let title = "the result differs by rank: a mean is that of this rank's part, beside sums over all ranks";
-            let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
-            draft.primary = "the mean over this rank's part of the dim".to_string();
-            draft.labels.push(spot(*reduced, "sums of the same dim are added up over ranks".to_string()));
-            draft.help.push("add up its sum over ranks as well, and divide by the size of the whole dim".to_string());
-            draft.labels.extend(size.map(|place| spot(place, "the length of this rank's part".to_string())));
-            draft
-        }
+        Membership::PartMean { reduced, size } => part_mean(*reduced, *size),
         Membership::PositionsRestart { tokens, cut } => {
             let title = format!("positions start at 0 on every rank: `{tokens}` is a part of the sequence");
             let mut draft = Draft::new(&codes::UNCUT_BUFFER, title);
@@ -750,5 +742,16 @@ fn ratio_of_counts([over, under]: [Place; 2], summed: Place, divided: Place) -> 
     draft.labels.push(spot(summed, "the count of all ranks".to_string()));
     draft.labels.push(spot(divided, "gradients are divided by it".to_string()));
     draft.help.push("sum both counts over the ranks before their ratio is taken".to_string());
+    draft
+}
+
+/// A mean over a part of a dim of which sums are those of all ranks.
+fn part_mean(reduced: Place, size: Option<Place>) -> Draft {
+    let title = "the result differs by rank: a mean is that of this rank's part, beside sums over all ranks";
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title.to_string());
+    draft.primary = "the mean over this rank's part of the dim".to_string();
+    draft.labels.push(spot(reduced, "sums of the same dim are added up over ranks".to_string()));
+    draft.help.push("add up its sum over ranks as well, and divide by the size of the whole dim".to_string());
+    draft.labels.extend(size.map(|place| spot(place, "the length of this rank's part".to_string())));
     draft
 }

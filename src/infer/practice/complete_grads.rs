@@ -99,10 +99,26 @@ fn whole(view: &View<'_>, attr: &str, group: &str) -> Option<(Place, Vec<Name>)>
         (!near::assigned(&forward, class, attr).is_empty()).then_some(forward)
     });
     let forward = classes.next()?;
-    if classes.next().is_some() || near::has_any(forward.code(), PARTS) {
+    if classes.next().is_some() || near::has_any(forward.code(), PARTS) || may_differ(view, &forward, attr) {
         return None;
     }
     flows(&forward, attr, group)
+}
+
+/// Whether the file may use an attribute otherwise than its forward does, replace that, or divide gradients.
+fn may_differ(view: &View<'_>, forward: &View<'_>, attr: &str) -> bool {
+    let Some(class) = near::class_of(forward) else { return true };
+    let at = ClassRef { module: view.at.module, class };
+    let (text, attr) = (near::bare(view.file()), attr.to_lowercase());
+    let name = view.project.class(at).name.to_lowercase();
+    let derives = |line: &str| line.trim_start().starts_with("class ") && line.contains(&format!("({name}"));
+    let derived = text.lines().any(derives);
+    let replaced = near::has_any(&text, &["forward =", "methodtype"]);
+    let divides = |line: &str| line.contains("grad") && near::has_any(line, &["/", "div", "mul", "*="]);
+    let named = |code: &str| near::words(code, &attr).count();
+    let of_init = view.project.own_method(at, "__init__").map_or(0, |init| named(near::shared(forward, init).code()));
+    let elsewhere = named(&text) != named(forward.code()) + named(view.code()) + of_init;
+    derived || replaced || elsewhere || text.lines().any(divides)
 }
 
 /// Follows what a forward computes of an attribute: the first boundary, if nothing of it goes anywhere else.

@@ -91,7 +91,9 @@ fn makes_up(view: &View<'_>, text: &str) -> bool {
         return true;
     }
     let scales = |line: &str| near::has_any(line, &["/", "div", "*", "mul", "scale"]) && !near::has_any(line, SHAPES);
-    text.lines().any(|line| near::has_any(line, DEGREES) && scales(line))
+    let ratio = |line: &str| line.matches("size(").count() > 1 && near::has_any(line, &["/", "div"]);
+    text.contains("register_hook(")
+        || text.lines().any(|line| near::has_any(line, DEGREES) && scales(line) || ratio(line))
 }
 
 /// Whether a value is a gradient: by its attribute, or a variable of that name.

@@ -20,8 +20,24 @@ const DATA: &[&str] = &["dp", "data", "fsdp"];
 /// The functions that wrap a model so that gradients are averaged.
 const WRAPS: &[&str] = &["DistributedDataParallel", "FullyShardedDataParallel", "fully_shard"];
 /// Words of code that may make up for it.
-const SCALES: &[&str] =
-    &["divide_factor", "predivide", "comm_hook", "register_hook", "scale", ".mul", "reduce_scatter"];
+const SCALES: &[&str] = &[
+    "divide_factor",
+    "predivide",
+    "comm_hook",
+    "register_hook",
+    "scale",
+    ".mul",
+    "reduce_scatter",
+    ".grad",
+    "foreach_",
+    "assert",
+    "mask",
+    "where(",
+    "-100",
+    "ignore_index",
+];
+/// Methods that leave a part of a tensor.
+const CUTS: &[&str] = &["chunk", "split", "narrow", "masked_fill", "index_select", "tensor_split"];
 /// Words of numbers of ranks.
 const SIZES: &[&str] = &["size", "world", "degree", "num_"];
 
@@ -72,9 +88,13 @@ fn loss_of(view: &View<'_>, from: usize, gathered: LocalId) -> Option<Place> {
             Some(Rvalue::CallMethod { base, name, .. }) if name == "backward" && reads(base) => {
                 return view.steps[at].loops.is_empty().then(|| view.place(view.steps[at].id));
             }
-            Some(Rvalue::CallMethod { name, .. }) if name == "chunk" || name == "split" || name == "narrow" => {
+            // A factor, a part or a choice of it may make up for the mean.
+            Some(Rvalue::Binary { .. } | Rvalue::InPlace { .. } | Rvalue::Item { .. } | Rvalue::Compare { .. })
+                if view.reads(at).into_iter().any(reads) =>
+            {
                 return None;
             }
+            Some(Rvalue::CallMethod { name, .. }) if CUTS.contains(&name.as_str()) => return None,
             Some(value) if view.reads(at).into_iter().any(reads) => {
                 if view.may_communicate(value) {
                     return None;

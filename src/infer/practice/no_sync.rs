@@ -33,6 +33,11 @@ const SUMS: &[&str] = &[
     "synchronize_grad",
     "reduce_scatter",
     "gossip",
+    "over_ranks",
+    "distributedfused",
+    "distributed_optim",
+    "distmuon",
+    "dist_optim",
 ];
 /// Methods of a model that sum nothing.
 const HARMLESS: &[&str] =

@@ -267,6 +267,15 @@ fn meeting(view: &View<'_>, at: usize, result: LocalId, parts: &FxHashSet<LocalI
         if super::handles::excludes(&view.steps[at], &view.steps[step]) {
             continue;
         }
+        // What is summed in place is a part no more: all ranks make the same of it, so that the gradient of each is whole.
+        if let Some(call) = view.collective(value)
+            && (call.rule.op.as_str(), call.rule.form) == ("all_reduce", Form::InPlace)
+            && let Some(Operand::Local(summed)) = call.input
+            && own.remove(summed)
+        {
+            sums.insert(*summed);
+            continue;
+        }
         let reads = view.reads(step);
         let has = |set: &FxHashSet<LocalId>| reads.iter().any(|o| matches!(o, Operand::Local(l) if set.contains(l)));
         let (of_sums, of_own) = (has(&sums), has(&own));

@@ -16,6 +16,9 @@ use rustc_hash::FxHashSet;
 /// Methods after which the last dim is another one.
 const REDUCES: &[&str] = &["sum", "logsumexp", "gather", "max", "amax", "argmax", "mean"];
 
+/// What makes another last dim, or what is only looked at.
+const OTHERS: &[&str] = &["matmul", "mm", "bmm", "linear", "einsum", "detach"];
+
 /// `all_reduce(x.max(-1), MAX)`, `all_reduce(x.exp().sum(-1))`, `x.mean(-1)`
 pub fn means(view: &View<'_>, out: &mut Found) {
     let reductions: Vec<(Place, i64, FxHashSet<LocalId>)> = view
@@ -26,7 +29,7 @@ pub fn means(view: &View<'_>, out: &mut Found) {
             let Some(Operand::Local(reduced)) = call.input else { return None };
             let [made] = view.defs(*reduced) else { return None };
             let dim = along(view, *made, "sum")?;
-            Some((view.place(view.steps[*step].id), dim, near::roots(view, call.input?)))
+            Some((view.place(view.steps[*step].id), dim, kept_dim(view, call.input?)))
         })
         .collect();
     let largest =
@@ -58,7 +61,7 @@ pub fn means(view: &View<'_>, out: &mut Found) {
             _ => false,
         };
         let is_reduced = near::deep(view, &view.expr(base)).any(&mut |e| reduces(e));
-        let told = is_whole || is_reduced || is_told(view, *dst);
+        let told = is_whole || is_reduced || is_told(view, *dst) || is_given_back(view, *dst);
         let Some((reduced, _, _)) = reductions.iter().find(same).filter(|_| !told) else { continue };
         let size = size(view, at).or_else(|| length(view, dim, &of));
         out.push((view.place(step.id), Practice::Membership(Membership::PartMean { reduced: *reduced, size })));
@@ -112,7 +115,15 @@ fn length(view: &View<'_>, dim: i64, of: &FxHashSet<LocalId>) -> Option<Place> {
 
 /// The variables that a value comes from, but for those that came back with one entry along a dim.
 fn kept_dim(view: &View<'_>, value: &Operand) -> FxHashSet<LocalId> {
-    near::roots_by(view, value, |step| !calls(view, step, "unsqueeze"))
+    near::roots_by(view, value, |step| {
+        let named = || near::name_of_call(view, step).is_some_and(|name| OTHERS.contains(&name.as_str()));
+        let other = match view.value(step) {
+            Some(Rvalue::Binary { op: BinOp::MatMul, .. }) => true,
+            Some(value) => view.collective(value).is_some() || named(),
+            None => false,
+        };
+        !other && !calls(view, step, "unsqueeze")
+    })
 }
 
 /// Whether a reduction leaves one entry along its dim, so that what it is added to or taken from keeps that dim: `x.sum(-1, keepdim=True)`.
@@ -127,6 +138,14 @@ fn keeps_dim(view: &View<'_>, step: usize) -> bool {
 /// Whether a step calls a method.
 fn calls(view: &View<'_>, step: usize, method: &str) -> bool {
     matches!(view.value(step), Some(Rvalue::CallMethod { name, .. }) if name == method)
+}
+
+/// Whether a function gives back a value as it is: its callers may reduce it.
+fn is_given_back(view: &View<'_>, value: LocalId) -> bool {
+    view.steps.iter().any(|step| match step.stmt {
+        Stmt::Return { value: given } => near::local(given) == Some(value) || view.through(given) == Expr::Local(value),
+        _ => false,
+    })
 }
 
 /// Whether anything that is made of a value, or the value, is communicated, or handed to a function that may do so.

@@ -30,6 +30,10 @@ struct Way<'a> {
 /// `train` calls `self.finalize_grads()` before `self.optimizer.step()`, and `optim_step` does not
 pub fn left_out<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let text = near::bare(lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span));
+    // What has no gradient needs no sum.
+    if near::has_any(&text, &["no_grad", ".grad = none", "requires_grad"]) {
+        return;
+    }
     if text.matches(".step(").count() < 2 || !near::has_any(&text, OPTIMIZER) || !text.contains("grad") {
         return;
     }
@@ -121,6 +125,15 @@ fn summing(lint: &Lint<'_>, class: &Class<'_>, name: &str) -> Option<Place> {
     };
     let mut all = lint.reducers().all.iter().filter(of_name);
     let first = all.find(marked)?;
+    // Another sum for the same parameters may stand on the other way.
+    let another = |r: &Reducer| {
+        let takes = |test: &Test| r.when.iter().flatten().any(|other| other == test);
+        let alike = r.axes == first.axes && r.group == first.group;
+        r.place != first.place && alike && (r.when.is_empty() || first.when.iter().flatten().any(takes))
+    };
+    if lint.reducers().all.iter().any(another) {
+        return None;
+    }
     (first.outer.is_empty() && first.through.is_none()).then_some(first.place)
 }
 

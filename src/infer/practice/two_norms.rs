@@ -3,6 +3,7 @@
 //! that hands a sum on, or reads the group. Source: ColossalAI, issue 2192: experts of other ranks in the norm. Next: `norm_sides.rs`.
 
 use super::Found;
+use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::training::Training;
@@ -25,7 +26,12 @@ struct Term {
 
 /// `total = dense + experts`, where `ep_group` is not read
 pub fn joined(view: &View<'_>, out: &mut Found) {
-    if near::communicates(view) || !near::has_any(view.code(), SCALES) {
+    let whole = ["full_tensor", "assert", "raise", "reduced"];
+    if near::communicates(view) || !near::has_any(view.code(), SCALES) || near::has_any(view.code(), &whole) {
+        return;
+    }
+    // What a class offers may be a method of an interface.
+    if view.func.class.is_some() {
         return;
     }
     let is_group = |name: &Name| GROUP.iter().any(|end| name.ends_with(end));
@@ -50,23 +56,47 @@ pub fn joined(view: &View<'_>, out: &mut Found) {
             continue;
         }
         let told: Place = view.part(one.test, 0);
+        if !are_of(&group.name, &view.text(told).to_lowercase()) {
+            continue;
+        }
         let mistake = Training::TwoNorms { group: group.name.clone(), given: view.spot(view.func.name_span), told };
         out.push((view.place(step.id), Practice::Training(mistake)));
         return;
     }
 }
 
+/// Parts of names of groups, and words of tests for the parameters that differ between their ranks.
+const KINDS: [(&[&str], &[&str]); 2] = [
+    (&["ep", "expert", "moe"], &["expert", "moe", "\"allreduce\"", "ep_"]),
+    (&["tp", "tensor", "mp", "model"], &["tensor", "tp_", "partition", "shard", "parallel", "is_split"]),
+];
+
+/// Whether a test tells apart what differs between the ranks of a group, as both are called.
+fn are_of(group: &str, test: &str) -> bool {
+    KINDS
+        .iter()
+        .any(|(parts, words)| parts.iter().any(|part| near::has_part(group, part)) && near::has_any(test, words))
+}
+
 /// `experts += x`, `experts.append(x)` under a test
 fn term(view: &View<'_>, step: usize) -> Option<Term> {
-    let sum = match view.value(step)? {
-        Rvalue::InPlace { op: BinOp::Add, left, .. } => near::local(left)?,
-        Rvalue::CallMethod { base, name, .. } if name == "append" || name == "add_" => near::local(base)?,
-        Rvalue::Binary { op: BinOp::Add, left, .. } => {
+    let (sum, added) = match view.value(step)? {
+        Rvalue::InPlace { op: BinOp::Add, left, right } => (near::local(left)?, right),
+        Rvalue::CallMethod { base, name, args } if name == "append" || name == "add_" => {
+            (near::local(base)?, &args.first()?.value)
+        }
+        Rvalue::Binary { op: BinOp::Add, left, right } => {
             let left = near::local(left)?;
-            matches!(view.steps[step].stmt, Stmt::Assign { dst, .. } if *dst == left).then_some(left)?
+            (matches!(view.steps[step].stmt, Stmt::Assign { dst, .. } if *dst == left).then_some(left)?, right)
         }
         _ => return None,
     };
+    // What comes from elsewhere may be reduced.
+    let of_gradient = near::deep(view, &view.expr(added))
+        .any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"));
+    if !of_gradient {
+        return None;
+    }
     let guard = view.steps[step].guards.last()?;
     Some(Term { sum, test: guard.at, holds: guard.holds })
 }

@@ -27,7 +27,7 @@ pub fn is_mask_name(name: &str) -> bool {
 /// Parts of texts of numbers that may be, or carry, the number of ranks.
 const RANKS: &[&str] = &[
     "world", "replica", "rank", "process", "shard", "gpu", "node", "device", "degree", "<<", "size", "scale", "factor",
-    "environ", "mesh", "prod(", "len(", "dp", "topo",
+    "environ", "mesh", "prod(", "len(", "dp", "topo", "proc", "worker", "cards", "host",
 ];
 
 /// Whether a number that is known by its text alone may be the number of ranks, or carry it.
@@ -593,6 +593,10 @@ impl<'a> Run<'a> {
             }
             (CmpOp::Ne | CmpOp::Eq, Val::Named(text), _) if is_batch_name(text) || is_mask_name(text) => Val::Mask,
             (CmpOp::Ne | CmpOp::Eq, Val::Mask, _) => Val::Mask,
+            // What is asked of the tokens of several ranks does not count those of this one.
+            (_, Val::Tensor(t), _) if t.rows.as_ref().is_some_and(|rows| *rows != tokens()) => {
+                Val::Named(self.text(state, id))
+            }
             // Without gradients there is no step to judge.
             (CmpOp::Eq | CmpOp::Ne, Val::Norm(_), Val::Zero(_)) => Val::Test(Test::Known(op == CmpOp::Ne)),
             // Negations of one test are one flag.

@@ -202,11 +202,25 @@ fn own_tokens(state: &State, class: &Class, term: &Term) -> Option<Place> {
     };
     let sized = grad.powers().any(|(f, _)| matches!(f, Factor::Size(_)));
     // The tokens of one round and the number of rounds, each divided by where it is known, make the mean of the means of the rounds.
-    let of_all = |m: &Monomial| m.power(&tokens) == 1 && m.powers().any(|(f, n)| n == 1 && of_rounds(f));
-    let divided = |e: &&Event| matches!(&e.what, What::Over(s) if s.known().is_some_and(of_all));
+    let by_rounds = |e: &Event| match &e.what {
+        What::Over(s) | What::Own(s) => {
+            s.known().is_some_and(|m| m.power(&tokens) == 0 && m.powers().any(|(f, n)| n == 1 && of_rounds(f)))
+        }
+        _ => false,
+    };
+    if term.part.events.iter().any(by_rounds) {
+        return None;
+    }
+    let divided = |e: &&Event| matches!(&e.what, What::Over(s) if s.known().is_some_and(|m| m.power(&tokens) == 1));
     let over = term.part.events.iter().rfind(divided)?;
     let of_all_rounds = grad.powers().any(|(f, n)| n == -1 && of_rounds(f));
     (of_all_rounds && !sized && grad.power(&tokens) == -1).then_some(over.place)
+}
+
+/// Whether a module is made by a library, which shows of none of its losses whether they are its own, beside other modules.
+fn is_one_of_several(state: &State, class: &Class) -> bool {
+    let made = |m: usize| state.modules.get(m).is_some_and(|m| m.name.ends_with(')'));
+    class.module.is_some_and(made) && state.modules.len() > 1
 }
 
 /// What a gradient carries beyond the mean over all tokens.
@@ -224,7 +238,7 @@ struct Carried {
 
 impl Carried {
     fn of(state: &State, class: &Class, term: &Term, dense: &AxisSet) -> Option<Carried> {
-        if state.unsettled {
+        if state.unsettled || is_one_of_several(state, class) {
             return None;
         }
         let (after, over) = class.total();

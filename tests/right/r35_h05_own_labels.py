@@ -1,0 +1,32 @@
+import torch
+import torch.distributed as dist
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel
+
+
+class Gather(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, dim, group):
+        ctx.dim, ctx.group = dim, group
+        parts = [torch.empty_like(x) for _ in range(dist.get_world_size(group))]
+        dist.all_gather(parts, x.contiguous(), group=group)
+        return torch.cat(parts, dim=dim)
+
+    @staticmethod
+    def backward(ctx, grad):
+        parts = grad.chunk(dist.get_world_size(ctx.group), dim=ctx.dim)
+        return parts[dist.get_rank(ctx.group)], None, None
+
+
+def wrap(model, groups):
+    return DistributedDataParallel(model, process_group=groups.dp_sp_group)
+
+
+def step(model, x, y, groups, optimizer):
+    out = Gather.apply(model(x), 1, groups.sp_group)
+    labels = torch.full_like(y, -100)
+    start = dist.get_rank(groups.sp_group) * x.shape[1]
+    labels[:, start : start + x.shape[1]] = y[:, start : start + x.shape[1]]
+    loss = F.cross_entropy(out.flatten(0, 1), labels.flatten(), ignore_index=-100)
+    loss.backward()
+    optimizer.step()

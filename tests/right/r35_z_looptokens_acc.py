@@ -1,0 +1,23 @@
+import torch
+import torch.nn.functional as F
+from accelerate import Accelerator
+from transformers import AutoModelForCausalLM
+
+
+def train(args, loader):
+    accelerator = Accelerator(gradient_accumulation_steps=args.gradient_accumulation_steps)
+    model = AutoModelForCausalLM.from_pretrained(args.model)
+    optimizer = torch.optim.AdamW(model.parameters())
+    model, optimizer, loader = accelerator.prepare(model, optimizer, loader)
+    for batch in loader:
+        with accelerator.accumulate(model):
+            model_out = model(batch["input_ids"])
+            logits = model_out.logits
+            loss, count = 0.0, 0
+            for l, y in zip(logits, batch["labels"]):
+                loss = loss + F.cross_entropy(l, y, reduction="sum")
+                count += (y != -100).sum()
+            loss = loss / count
+            accelerator.backward(loss)
+            optimizer.step()
+            optimizer.zero_grad()
