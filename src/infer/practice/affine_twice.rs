@@ -49,6 +49,9 @@ const MAKES_UP: &[&str] = &[
     "tensor_parallel",
     "mpu",
     "subgroup",
+    "requires_grad",
+    "param_groups",
+    "lr /",
 ];
 
 /// `dist.all_reduce(sums)`, `return dx, sums[1], sums[0]`
@@ -77,11 +80,15 @@ pub fn returned(view: &View<'_>, out: &mut Found) {
     });
     let Some((summed, parameter, of)) = found else { return };
     let text = near::bare(view.file());
+    // What the forward keeps may be a number by which the sum is divided.
+    if view.code().matches("ctx.").count() != 1 {
+        return;
+    }
     let scaled = text.lines().any(|line| line.contains("loss") && near::has_any(line, RANKS));
     if scaled || near::has_any(&text, MAKES_UP) {
         return;
     }
-    let Some((wrapper, wrapped)) = wraps(view) else { return };
+    let Some((wrapper, wrapped)) = wraps(view, &of) else { return };
     let class = view.project.class(class).name.clone();
     let mistake = Unshared::AffineTwice { class, parameter, of, wrapper, summed, wrapped };
     out.push((view.place(view.steps[at].id), Practice::Unshared(mistake)));
@@ -182,10 +189,13 @@ fn kept_parameter(view: &View<'_>, function: ClassRef, n: usize) -> Option<(Name
 }
 
 /// Where the file wraps a model whose gradients are averaged over all ranks, and in what.
-fn wraps(view: &View<'_>) -> Option<(Name, Place)> {
+fn wraps(view: &View<'_>, of: &str) -> Option<(Name, Place)> {
+    let of = of.to_lowercase();
     near::functions(view, view.at.module).into_iter().find_map(|at| {
         let function = near::shared(view, at);
-        (0..function.steps.len()).find_map(|step| {
+        // The model is made of such modules where it is wrapped.
+        let makes = near::has_word(function.code(), &of);
+        (0..function.steps.len()).filter(|_| makes).find_map(|step| {
             let path = function.callee(function.value(step)?)?;
             let rule = function.rules.wrappers().get(&path).filter(|r| !r.in_place && r.keeps == Keeps::Whole)?;
             Some((super::lost::last(&rule.name), function.place(function.steps[step].id)))

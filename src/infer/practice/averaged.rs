@@ -10,7 +10,7 @@ use super::gradient::root;
 use super::mixed_mean;
 use super::near;
 use super::view::{CollectiveCall, View};
-use crate::ir::{BinOp, Const, Operand, Rvalue, UnOp};
+use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::source::{Name, Place};
 
 /// Calls that register a hook on a gradient.
@@ -122,6 +122,40 @@ pub fn in_loops(view: &View<'_>, out: &mut Found) {
             continue;
         }
         if let Some((divided, summed)) = averages(view, *at, call) {
+            out.push((divided, Practice::Scales(Scales::AveragedParts { summed })));
+        }
+    }
+}
+
+/// `grads.append(p.grad)` of parameters with the mark of parts of the sequence, and a sum of the list over tensor-parallel ranks that is divided by
+/// their number, in one piece or one after the other.
+pub fn of_lists(view: &View<'_>, out: &mut Found) {
+    let is_gradient =
+        |e: &Expr| e.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"));
+    let lists: Vec<LocalId> = (0..view.steps.len())
+        .filter_map(|at| {
+            let (list, put) = match (view.steps[at].stmt, view.value(at)) {
+                (Stmt::Append { collection, value, .. }, _) => (*collection, value),
+                (_, Some(Rvalue::CallMethod { base, name, args })) if name == "append" => {
+                    (near::local(base)?, &args.first()?.value)
+                }
+                _ => return None,
+            };
+            let asks = |e: &Expr| e.string().is_some_and(|s| s == FLAG) || e.last_name() == Some(FLAG);
+            let guards = &view.steps[at].guards;
+            let marked = guards.iter().any(|g| g.holds && view.through(g.test).any(&mut |e| asks(e)));
+            (marked && is_gradient(&view.through(put))).then_some(list)
+        })
+        .collect();
+    if lists.is_empty() || is_multiplied(view) {
+        return;
+    }
+    for (at, call) in view.collectives().iter().filter(|(_, call)| call.rule.op == "all_reduce") {
+        let of_list = call.input.is_some_and(|input| {
+            let reached = near::reached(view, input, |step| step < *at);
+            lists.iter().any(|list| reached.contains(list))
+        });
+        if let Some((divided, summed)) = averages(view, *at, call).filter(|_| of_list) {
             out.push((divided, Practice::Scales(Scales::AveragedParts { summed })));
         }
     }

@@ -110,6 +110,11 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(style_input::WORDS, style_input::bare).with(&[style_input::WORDS]),
     of_words(cut_local::WORDS, cut_local::cut_off).with(&[cut_local::WORDS]),
     of_words(averaged::REGISTER, averaged::hooks).with(&[averaged::REGISTER]),
+    of_collectives(averaged::of_lists).with(&[
+        &["sequence_parallel"],
+        &["append(", "for "],
+        &["avg", "world_size", "tp_size", "mp_size"],
+    ]),
     of_collectives(averaged::in_loops).with(&[&["grad"], &["sequence"], &["avg", "world_size", "tp_size", "mp_size"]]),
     of_words(&["partial"], part_out::parts).with(&[&["to_local", "full_tensor"]]),
     of_words(&["from_local("], grad_label::wrapped).with(&[&["from_local("], &["self."]]),

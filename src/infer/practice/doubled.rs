@@ -294,7 +294,7 @@ pub fn marked_twice<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
 }
 
 /// The value that a mark is set to.
-fn set_to(stmt: &Stmt) -> Option<&Operand> {
+pub fn set_to(stmt: &Stmt) -> Option<&Operand> {
     match stmt {
         Stmt::SetAttr { value, .. } => Some(value),
         Stmt::Assign { value: Rvalue::Call { args, .. }, .. } => args.get(2).map(|a| &a.value),

@@ -7,6 +7,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::own_weights::{is_seed, rank_in, seeded};
+use super::quiet::is_read_whole;
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::parameters_of;
@@ -35,6 +36,17 @@ const EQUAL: &[&str] = &[
     "set_seed",
     "seed_everything",
     "seed_all",
+    "zeros",
+    "ones",
+    "constant_",
+    "generator",
+    "numpy",
+    "copy_(",
+    "bcast",
+    "alltoall",
+    "loads(",
+    "process_set",
+    "//",
 ];
 /// What says that nothing is loaded after all.
 const NOT_LOADED: &[&str] = &["pretrained=false", "pretrained = false"];
@@ -44,6 +56,10 @@ const OPTIMIZER: &str = "DistributedOptimizer";
 
 /// `torch.manual_seed(seed + hvd.rank())`, `model = Net()`, `optimizer = hvd.DistributedOptimizer(optimizer)`
 pub fn averaged(view: &View<'_>, out: &mut Found) {
+    let text = near::bare(view.file());
+    if text.matches("manual_seed(").count() != 1 || !is_read_whole(&text, &["horovod"], EQUAL) {
+        return;
+    }
     let Some(at) = (0..view.steps.len()).find(|step| is_optimizer(view, *step)) else { return };
     let Some((seed, rank)) = (0..at).find_map(|step| Some((step, seeds(view, step)?))) else { return };
     let Some(model) = model_of(view, at) else { return };

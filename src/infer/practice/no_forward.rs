@@ -8,7 +8,7 @@ use super::bypassed::variable;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::quiet::{is_file_quiet, is_handed_on, is_optimizer_quiet, is_quiet, is_text_quiet};
+use super::quiet::{is_file_quiet, is_handed_on, is_optimizer_quiet, is_quiet, is_read_whole, is_text_quiet};
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::parameters_of;
@@ -29,16 +29,52 @@ const CALLED: &[&str] = &[
     "register_module(",
     "_modules",
 ];
+/// Packages that such programs use besides.
+const ALSO: &[&str] = &["accelerate", "transformers", "datasets"];
+/// Words of files in which gradients may be brought together, the wrapper may be called, or there may be one rank.
+const OTHERWISE: &[&str] = &[
+    "all_reduce",
+    "reduce(",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "comm",
+    "sync",
+    "mean_over",
+    "average",
+    "autograd.function",
+    "setattr(",
+    "prepare_for_backward",
+    "is_main_process",
+    "raise",
+    "num_processes",
+    "distributed_type",
+    "rank ==",
+    "rank !=",
+];
 /// What makes a wrapper of what it is given, by its name: an object that knows how this program runs.
 const PREPARES: &str = "prepare";
 /// What such objects are called.
-const RUNS: &str = "accelerat";
+const RUNS: &str = "from accelerate import";
 
 /// `network = DDP(LoRANetwork(unet))`, `unet(x)`, `loss.backward()`, `optimizer.step()`
 pub fn trained(view: &View<'_>, out: &mut Found) {
+    let text = near::bare(view.file());
+    let decorated = text.lines().any(|line| line.starts_with('@'));
+    let own_optimizer =
+        |line: &str| line.starts_with("class ") && near::has_any(line, &["optim", "adam", "sgd", " module("]);
+    if decorated || text.lines().any(own_optimizer) || !is_read_whole(&text, ALSO, OTHERWISE) {
+        return;
+    }
     for step in 0..view.steps.len() {
         let Some((model, class, with, wrapper)) = wraps(view, step) else { continue };
+        if is_given(view, model, step) {
+            continue;
+        }
         let Some((backward, last)) = passes(view, step) else { continue };
+        if !view.steps[backward].guards.is_empty() {
+            continue;
+        }
         if is_part_of_another(view, model)
             || !is_optimized(view, model)
             || !is_file_quiet(view)
@@ -133,6 +169,31 @@ fn is_never_called(view: &View<'_>, class: ClassRef) -> bool {
         && !near::has_any(&text, CALLED)
         && !file.contains(&forward)
         && (class.module == view.at.module || is_text_quiet(&near::bare(file)))
+}
+
+/// Whether a model is called, put into something, or given to anything but the wrapper.
+fn is_given(view: &View<'_>, model: LocalId, wrap: usize) -> bool {
+    let forward = |s: &super::view::Step<'_>| matches!(s.stmt, Stmt::SetAttr { base, name, .. } if name == "forward" && *base == Operand::Local(model));
+    if view.steps.iter().any(forward) {
+        return true;
+    }
+    view.readers(model).iter().filter(|step| **step != wrap).any(|step| match view.value(*step) {
+        Some(Rvalue::Call { callee, args }) => {
+            let given = args.iter().any(|arg| arg.value == Operand::Local(model));
+            *callee == Operand::Local(model)
+                || given
+                    && view
+                        .rules
+                        .wrappers()
+                        .get(&view.callee(view.value(*step).expect("it has one")).unwrap_or_default())
+                        .is_none()
+        }
+        Some(Rvalue::CallMethod { base, args, .. }) => {
+            *base != Operand::Local(model) && args.iter().any(|arg| arg.value == Operand::Local(model))
+        }
+        Some(Rvalue::Build { .. }) => !matches!(view.steps[*step].stmt, Stmt::Return { .. }),
+        _ => false,
+    })
 }
 
 /// The last step of an optimizer behind one, and the backward pass before it.

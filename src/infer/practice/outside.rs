@@ -7,7 +7,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::no_sync::sums_itself;
-use super::quiet::is_file_quiet;
+use super::quiet::{is_file_quiet, is_read_whole};
 use super::training::Training;
 use super::view::View;
 use super::wrapped::{Wrapped, call, changes, given, parameters_of, wrappers};
@@ -28,6 +28,10 @@ pub fn ignored(view: &View<'_>, out: &mut Found) {
             let ArgKind::Keyword(name) = &arg.kind else { continue };
             if !rule.ignores.contains(name) || sums_itself(view) || reduces(view) {
                 continue;
+            }
+            let wrapped_apart = || near::has_any(view.code(), &["distributeddataparallel", "ddp("]);
+            if !is_read_whole(&near::bare(view.file()), &["transformers", "peft"], OTHERWISE) || wrapped_apart() {
+                return;
             }
             let roots = roots(view, &arg.value);
             let wrapper = super::lost::last(&rule.name);
@@ -166,12 +170,25 @@ fn trained(view: &View<'_>, roots: &[Expr]) -> Vec<(Place, Place, Option<Place>)
     out
 }
 
+/// Words of files in which the gradients of these may be brought together after all.
+const OTHERWISE: &[&str] = &[
+    "all_reduce",
+    "all_gather",
+    "gather",
+    "reduce",
+    "average",
+    "sync",
+    "comm",
+    "share",
+    "setattr(",
+    "parameters_to_vector",
+];
+
 /// Whether a parameter of another function holds these: its callers hand it what this function returns; or nobody in the file calls it, and it
 /// has by the same names what this function returns, the wrapped model and these.
 fn is_handed(view: &View<'_>, other: &View<'_>, expr: &Expr, roots: &[Expr]) -> bool {
     let Expr::Local(param) = expr else { return false };
-    if !other.is_as_given(*param) || !is_file_quiet(view) || near::bare(view.file()).contains("distributeddataparallel")
-    {
+    if !other.is_as_given(*param) || !is_file_quiet(view) {
         return false;
     }
     let callers = given(other, *param);

@@ -9,7 +9,7 @@ use super::marking::{mark_set, own_names};
 use super::view::View;
 use super::{Class, Found, Lint, class_marks, divided, near};
 use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue, Stmt};
-use crate::project::ClassRef;
+use crate::project::{ClassRef, Resolved};
 use crate::rules::{Entry, MarkRule};
 use crate::source::{Name, Place};
 use crate::types::AxisType;
@@ -199,10 +199,32 @@ pub fn marks_part(view: &View<'_>, index: usize) -> Option<(Expr, Place)> {
     }
     let value = view.value(index)?;
     let path = view.callee(value)?;
-    let Some(Entry::Intrinsic(rule)) = view.rules.get(&path) else { return None };
     let Rvalue::Call { args, .. } = value else { return None };
+    if let Resolved::Func(helper) = view.project.path(&path) {
+        return marked_by(view, args, &near::shared(view, helper)).map(|target| (target, place));
+    }
+    let Some(Entry::Intrinsic(rule)) = view.rules.get(&path) else { return None };
     let tensor: Option<&Operand> = view.argument(args, 0, "tensor");
     let told = view.argument(args, 1, "is_parallel").is_none_or(|o| view.through(o) == Expr::Const(Const::Bool(true)));
     (rule.does == "mark-partitioned" && told).then_some(())?;
     Some((view.expr(tensor?), place))
+}
+
+/// What a function of the project marks as a part of what it is given, under no condition.
+fn marked_by<'a>(view: &View<'a>, args: &'a [Arg], helper: &View<'_>) -> Option<Expr> {
+    let given = |e: &Expr| match e {
+        Expr::Local(local) => {
+            let at = helper.func.params.iter().position(|p| p.local == *local)?;
+            view.argument(args, at, &helper.func.params[at].name)
+        }
+        _ => None,
+    };
+    helper.steps.iter().filter(|step| step.guards.is_empty() && step.loops.is_empty()).find_map(|step| {
+        let (target, mark) = mark_set(helper, step.stmt)?;
+        view.rules.mark(&mark).filter(|rule| rule.set == AxisType::V)?;
+        let yes = Expr::Const(Const::Bool(true));
+        let set = helper.expr(super::doubled::set_to(step.stmt)?);
+        let holds = set == yes || given(&set).is_some_and(|told| view.through(told) == yes);
+        given(&target).filter(|_| holds).map(|tensor| view.expr(tensor))
+    })
 }

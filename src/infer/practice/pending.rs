@@ -5,6 +5,7 @@
 use super::found::Practice;
 use super::kept_handles::is_seen_outside;
 use super::near;
+use super::quiet::is_read_whole;
 use super::raw::raw;
 use super::unshared::Unshared;
 use super::view::View;
@@ -17,11 +18,22 @@ use std::rc::Rc;
 /// What may wait for everything.
 const WAITS: &[&str] = &[".wait(", "synchronize(", "barrier(", "wait_stream", "wait_event"];
 
+/// Words of files that may wait in another way.
+const OTHERWISE: &[&str] = &["synchronize(", "barrier(", "while ", "__exit__", "__del__", "stream", "event"];
+
 /// `ddp.drop_completed()`, `optimizer.step()`, where `ddp.wait_all()` is called nowhere
 pub fn dropped<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let own = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
     let shows = ["is_completed(", ".wait(", "async_op=True", ".grad"].iter().all(|word| own.contains(word));
     let Some(init) = class.init(lint).filter(|_| shows) else { return };
+    let text = near::bare(lint.files[lint.project.file(class.at.module)].whole());
+    let head = near::bare(own).lines().next().unwrap_or_default().to_string();
+    let of_torch = head.contains("nn.module)") || !head.contains('(');
+    let optimizer = |line: &str| line.starts_with("class ") && near::has_any(line, &["optim", "adam", "sgd"]);
+    let waits_once = text.matches(".wait(").count() == 1;
+    if !of_torch || !waits_once || text.lines().any(optimizer) || !is_read_whole(&text, &[], OTHERWISE) {
+        return;
+    }
     let methods = near::methods(init, class.at.class);
     let mut waiting = methods.iter().filter(|m| near::has_any(m.code(), WAITS));
     let (Some(waits), None) = (waiting.next(), waiting.next()) else { return };
@@ -103,5 +115,9 @@ fn between(caller: &View<'_>, method: &Name) -> Option<(Place, Place)> {
     let beside = |step: &usize| caller.steps[*step].loops.starts_with(loops);
     (0..call).filter(beside).find(|step| named(*step, "backward"))?;
     let step = (call + 1..caller.steps.len()).filter(beside).find(|step| named(*step, "step"))?;
+    // One that all wait for comes behind those before.
+    if caller.collectives().iter().any(|(at, _)| (call..step).contains(at)) {
+        return None;
+    }
     Some((caller.place(caller.steps[call].id), caller.place(caller.steps[step].id)))
 }

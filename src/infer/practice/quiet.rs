@@ -70,6 +70,60 @@ const METHODS: &[&str] = &[
     "zero_",
 ];
 
+/// Packages of which the names that a program uses say what they do: torch and its kin, and what comes with Python.
+const KNOWN: &[&str] = &[
+    "torch",
+    "torchvision",
+    "torchaudio",
+    "__future__",
+    "argparse",
+    "collections",
+    "contextlib",
+    "copy",
+    "csv",
+    "dataclasses",
+    "datetime",
+    "enum",
+    "functools",
+    "itertools",
+    "json",
+    "logging",
+    "math",
+    "os",
+    "pathlib",
+    "random",
+    "sys",
+    "time",
+    "typing",
+    "warnings",
+    "tqdm",
+];
+
+/// Whether a program is read whole: what it imports is known by name (`also`: packages that the check itself knows), nothing goes by another
+/// name than its own, and the text, without comments and in lowercase, has none of these words.
+pub fn is_read_whole(text: &str, also: &[&str], without: &[&str]) -> bool {
+    let imports =
+        text.lines().map(str::trim_start).filter(|line| line.starts_with("import ") || line.starts_with("from "));
+    let known = |line: &str| {
+        let named = line.split_once(' ').map_or("", |(_, rest)| rest);
+        let heads = if line.starts_with("from ") { vec![named] } else { named.split(',').collect() };
+        let head = |one: &str| {
+            let end = one.trim().find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(one.trim().len());
+            one.trim()[..end].to_string()
+        };
+        let from = line.starts_with("from ");
+        let renamed = from
+            && line.contains("distributed")
+            && line.contains(" as ")
+            && !line.contains(" as ddp")
+            && !line.contains(" as fsdp");
+        heads.into_iter().map(head).all(|h| KNOWN.contains(&h.as_str()) || also.contains(&h.as_str()))
+            && !renamed
+            && !line.contains('*')
+    };
+    imports.clone().all(known) && !near::has_any(text, without)
+}
+
 /// Whether the file of a function names nothing that may sum gradients.
 pub fn is_file_quiet(view: &View<'_>) -> bool {
     is_text_quiet(&near::bare(view.file()))

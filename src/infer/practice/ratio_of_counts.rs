@@ -17,15 +17,25 @@ const MASKS: &[&str] = &["mask", "valid", "weights"];
 /// Functions that keep a number from being none.
 const BOUNDS: &[&str] = &["clamp", "clamp_min", "max", "maximum"];
 
+/// Words of functions that communicate, only look at the loss, or make the masks themselves.
+const OTHERWISE: &[&str] = &["all_reduce", "world_size", "gather", "detach", ".item(", "no_grad", "ones"];
+
 /// `loss * (mask.sum() / rolled.sum())`, and `p.grad.div_(total)` of a count that is summed over the ranks
 pub fn weights(view: &View<'_>, out: &mut Found) {
-    if !view.collectives().is_empty() || near::has_any(view.code(), &["all_reduce", "world_size", "gather"]) {
+    if !view.collectives().is_empty() || near::is_unrecorded(view) || near::has_any(view.code(), OTHERWISE) {
         return;
     }
     for at in 0..view.steps.len() {
         let Some(Rvalue::Binary { op: BinOp::Div, left, right }) = view.value(at) else { continue };
         let (Some(over), Some(under)) = (count(view, left), count(view, right)) else { continue };
-        if over == under || !weighs_loss(view, at) {
+        // A factor that is counted like one of the two may take it back.
+        let counted = |step: usize| match view.value(step) {
+            Some(Rvalue::Binary { op: BinOp::Mul, left, right }) => {
+                [left, right].into_iter().any(|o| count(view, o).is_some())
+            }
+            _ => false,
+        };
+        if over == under || view.without_gradient(at) || !weighs_loss(view, at) || (0..view.steps.len()).any(counted) {
             continue;
         }
         let Some((summed, divided)) = divides(view) else { return };

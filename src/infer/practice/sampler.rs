@@ -51,9 +51,22 @@ const CUTS: &[&str] = &["model_parallel", "mpu", "tensor_parallel", "pipeline_pa
 /// `DistributedSampler(data)` beside `DistributedDataParallel(model, process_group=mpu.get_data_parallel_group())`
 pub fn of_all(view: &View<'_>, out: &mut Found) {
     let text = near::bare(view.file());
-    let others = ["num_replicas", "broadcast", "scatter", "all_gather", "batch_sampler"];
-    if text.matches("distributedsampler(").count() != 1 || near::has_any(&text, &others) || !near::has_any(&text, CUTS)
-    {
+    let others = [
+        "num_replicas",
+        "broadcast",
+        "scatter",
+        "all_gather",
+        "batch_sampler",
+        "assert",
+        "initialize_model_parallel",
+        "get_batch",
+        "from_source",
+        "expert",
+        "def get_data_parallel_group",
+        "class distributedsampler",
+    ];
+    let cuts = CUTS.iter().any(|word| near::has_word(&text, word)) || text.contains("tensor_parallel");
+    if text.matches("distributedsampler(").count() != 1 || near::has_any(&text, &others) || !cuts {
         return;
     }
     for (i, step) in view.steps.iter().enumerate() {
@@ -63,7 +76,10 @@ pub fn of_all(view: &View<'_>, out: &mut Found) {
         let named = |a: &crate::ir::Arg| matches!(&a.kind, ArgKind::Keyword(name) if name != "rank");
         let of_data = args.iter().filter(|a| a.kind == ArgKind::Positional).count() <= 1
             && args.iter().all(|a| a.kind == ArgKind::Positional || named(a));
-        if !of_data || !step.guards.is_empty() || view.callee(value).is_none_or(|p| super::lost::last(&p) != SAMPLER) {
+        if !of_data
+            || !step.guards.is_empty()
+            || view.callee(value).is_none_or(|p| super::lost::last(&p) != SAMPLER || !p.starts_with("torch."))
+        {
             continue;
         }
         let Some(wrapped) = wrapped_over_data(view).filter(|_| !is_for_reading(view, args)) else { return };

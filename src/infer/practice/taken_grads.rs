@@ -7,7 +7,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
-use super::quiet::{is_file_quiet, is_handed_on, is_optimizer_quiet, is_quiet};
+use super::quiet::{is_file_quiet, is_handed_on, is_optimizer_quiet, is_quiet, is_read_whole};
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::{Wrapped, parameters_of, wrappers};
@@ -15,6 +15,30 @@ use crate::ir::{ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::project::Resolved;
 use crate::rules::Keeps;
 use crate::source::Name;
+
+/// Words of files in which gradients may be brought together, or ranks have nothing to share.
+const OTHERWISE: &[&str] = &[
+    "all_reduce",
+    "reduc",
+    "gather",
+    "scatter",
+    "all_to_all",
+    "alltoall",
+    "rpc",
+    "mpi",
+    "comm",
+    "sync",
+    "mean_over",
+    "average",
+    "load_state_dict",
+    ".copy_(",
+    "rank !=",
+    "rank ==",
+    "world_size=1",
+    "world_size == 1",
+    "autograd.function",
+    "manual_seed",
+];
 
 /// Methods that change a parameter, or a gradient, by what they are given.
 const CHANGES: &[&str] = &["copy_", "sub_", "add_"];
@@ -24,15 +48,17 @@ pub fn stepped(view: &View<'_>, out: &mut Found) {
     for step in 0..view.steps.len() {
         let Some((wrapped, model, grads)) = taken(view, step) else { continue };
         let Some(put) = (step + 1..view.steps.len()).find(|at| puts(view, *at, grads)) else { continue };
-        let last = match changes_parameter(view, put) {
-            true => put,
-            false => match (put + 1..view.steps.len()).find(|at| is_step(view, *at)) {
-                Some(last) => last,
-                None => continue,
-            },
-        };
+        // What is changed by hand may be put back.
+        if changes_parameter(view, put) {
+            continue;
+        }
+        let Some(last) = (put + 1..view.steps.len()).find(|at| is_step(view, *at)) else { continue };
         let text = near::bare(view.file());
-        if text.contains(".backward(") || !is_file_quiet(view) || !is_quiet(view, step + 1..last, None) {
+        if !is_read_whole(&text, &[], OTHERWISE)
+            || text.contains(".backward(")
+            || !is_file_quiet(view)
+            || !is_quiet(view, step + 1..last, None)
+        {
             return;
         }
         if is_handed_on(view, &model, last + 1..view.steps.len(), None) {

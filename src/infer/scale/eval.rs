@@ -595,7 +595,7 @@ impl<'a> Run<'a> {
             (CmpOp::Ne | CmpOp::Eq, Val::Mask, _) => Val::Mask,
             // What is asked of the tokens of several ranks does not count those of this one.
             (_, Val::Tensor(t), _) if t.rows.as_ref().is_some_and(|rows| *rows != tokens()) => {
-                Val::Named(self.text(state, id))
+                Val::Tensor(super::collectives::cut(t))
             }
             // Without gradients there is no step to judge.
             (CmpOp::Eq | CmpOp::Ne, Val::Norm(_), Val::Zero(_)) => Val::Test(Test::Known(op == CmpOp::Ne)),

@@ -69,7 +69,8 @@ fn is_module(value: &Val) -> bool {
                 OTHERS.iter().any(|w| word.contains(w)) || word.split('_').any(|p| matches!(p, "opt" | "dl" | "lr"))
             };
             // Of a short one it ends with its arguments: it is what is made, if that is called a model.
-            let called = !word.is_empty() || MODELS.iter().any(|w| made.contains(w));
+            let fixed = text.contains("requires_grad_(") || text.contains(".eval()");
+            let called = !word.is_empty() || !fixed && MODELS.iter().any(|w| made.contains(w));
             called && !other(&word) && !other(&made)
         }
         _ => false,

@@ -1,0 +1,19 @@
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import horovod.torch as hvd
+
+from models import build_model
+
+
+def main(args, loader):
+    hvd.init()
+    torch.cuda.set_device(hvd.local_rank())
+    torch.manual_seed(args.seed + hvd.rank())
+    model = build_model(args).cuda()
+    optimizer = torch.optim.SGD(model.parameters(), lr=args.lr * hvd.size())
+    optimizer = hvd.DistributedOptimizer(optimizer, named_parameters=model.named_parameters())
+    for x, y in loader:
+        optimizer.zero_grad()
+        F.cross_entropy(model(x), y).backward()
+        optimizer.step()

@@ -1,0 +1,37 @@
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.distributed as dist
+
+
+class Overlap:
+    def __init__(self, module):
+        self.module = module
+        self.handles = []
+        for p in module.parameters():
+            p.register_post_accumulate_grad_hook(self._start)
+
+    def _start(self, p):
+        p.grad.div_(dist.get_world_size())
+        self.handles.append(dist.all_reduce(p.grad, async_op=True))
+
+    def drop_completed(self):
+        for h in self.handles:
+            while not h.is_completed():
+                pass
+        self.handles = []
+
+    def wait_all(self):
+        for h in self.handles:
+            h.wait()
+        self.handles.clear()
+
+
+def train(model, loader, lr):
+    ddp = Overlap(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    for x, y in loader:
+        F.cross_entropy(model(x), y).backward()
+        ddp.drop_completed()
+        optimizer.step()
+        optimizer.zero_grad()

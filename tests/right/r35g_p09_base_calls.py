@@ -1,0 +1,37 @@
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.distributed as dist
+from guards import StepGuard
+
+
+class Overlap(StepGuard):
+    def __init__(self, module):
+        self.module = module
+        self.handles = []
+        StepGuard.__init__(self, module)
+        for p in module.parameters():
+            p.register_post_accumulate_grad_hook(self._start)
+
+    def _start(self, p):
+        p.grad.div_(dist.get_world_size())
+        self.handles.append(dist.all_reduce(p.grad, async_op=True))
+
+    def drop_completed(self):
+        self.handles = [h for h in self.handles if not h.is_completed()]
+
+    def on_step(self):
+        """StepGuard registers this as a pre-hook of every optimizer."""
+        for h in self.handles:
+            h.wait()
+        self.handles.clear()
+
+
+def train(model, loader, lr):
+    ddp = Overlap(model)
+    optimizer = torch.optim.SGD(model.parameters(), lr=lr)
+    for x, y in loader:
+        F.cross_entropy(model(x), y).backward()
+        ddp.drop_completed()
+        optimizer.step()
+        optimizer.zero_grad()

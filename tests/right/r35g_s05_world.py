@@ -1,0 +1,28 @@
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+
+
+MODEL_PARALLEL_SIZE = 1
+
+
+def get_data_parallel_group():
+    return dist.group.WORLD
+
+
+def model_parallel_size():
+    return MODEL_PARALLEL_SIZE
+
+
+def main(data, net, rank):
+    dist.init_process_group("nccl")
+    model = DDP(net.cuda(rank), device_ids=[rank], process_group=get_data_parallel_group())
+    optimizer = torch.optim.AdamW(model.parameters())
+    sampler = DistributedSampler(data)
+    loader = DataLoader(data, batch_size=8, sampler=sampler)
+    for x, y in loader:
+        loss = model(x.cuda(rank), y.cuda(rank))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()

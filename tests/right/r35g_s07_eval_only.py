@@ -1,0 +1,23 @@
+import torch
+import torch.distributed as dist
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.utils.data import DataLoader, DistributedSampler
+from megatron.core import parallel_state as mpu
+from data import make_train_loader
+
+
+def eval_loader(val):
+    return DataLoader(val, batch_size=8, sampler=DistributedSampler(val))
+
+
+def main(data, net, rank):
+    dist.init_process_group("nccl")
+    mpu.initialize_model_parallel(tensor_model_parallel_size=1)
+    model = DDP(net.cuda(rank), device_ids=[rank], process_group=mpu.get_data_parallel_group())
+    optimizer = torch.optim.AdamW(model.parameters())
+    loader = make_train_loader(data)
+    for x, y in loader:
+        loss = model(x.cuda(rank), y.cuda(rank))
+        loss.backward()
+        optimizer.step()
+        optimizer.zero_grad()

@@ -1,0 +1,19 @@
+import torch
+import torch.distributed as dist
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.nn.parallel import DistributedDataParallel as DDP
+from torch.distributed import all_reduce as sum_over_ranks
+
+
+def train(loader, rank):
+    model = DDP(nn.Linear(8, 2).cuda(rank))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    params = [p for p in model.parameters() if p.requires_grad]
+    for x, y in loader:
+        loss = F.cross_entropy(model(x), y)
+        grads = torch.autograd.grad(loss, params)
+        for p, g in zip(params, grads):
+            sum_over_ranks(g)
+            p.grad = g / dist.get_world_size()
+        optimizer.step()
