@@ -197,7 +197,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(averaged_twice::means).with(&[&["avg"], &["world_size"]]),
     of_collectives(own_largest::sums).with(&[&["exp("], &["max("]]),
     of_collectives(hand_softmax::judged).with(&[&["max"], &["exp", "log"], &["all_reduce", "reduce_from"]]),
-    of_words(&["mask", "valid"], ratio_of_counts::weights).with(&[
+    of_words(&["all_reduce("], ratio_of_counts::weights).with(&[
         &[".sum("],
         &[" / "],
         &["loss"],
