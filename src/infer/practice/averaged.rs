@@ -9,6 +9,7 @@ use super::found::{Practice, Scales};
 use super::gradient::root;
 use super::mixed_mean;
 use super::near;
+use super::reducers::is_gradient;
 use super::view::{CollectiveCall, View};
 use crate::ir::{BinOp, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::source::{Name, Place};
@@ -130,8 +131,6 @@ pub fn in_loops(view: &View<'_>, out: &mut Found) {
 /// `grads.append(p.grad)` of parameters with the mark of parts of the sequence, and a sum of the list over tensor-parallel ranks that is divided by
 /// their number, in one piece or one after the other.
 pub fn of_lists(view: &View<'_>, out: &mut Found) {
-    let is_gradient =
-        |e: &Expr| e.any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"));
     let lists: Vec<LocalId> = (0..view.steps.len())
         .filter_map(|at| {
             let (list, put) = match (view.steps[at].stmt, view.value(at)) {

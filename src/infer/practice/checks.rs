@@ -309,7 +309,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["autograd.grad(", "autograd import grad"], taken_grads::stepped).with(&[
         &["grad("],
         &["param"],
-        &["step(", "sub_(", "add_(", "-="],
+        &["step("],
     ]),
     of_words(&["torch.optim", "optim."], outside::attached).where_seen(|seen| seen.puts),
     of_words(&["to_local", "local_grad"], local_norm::roots),

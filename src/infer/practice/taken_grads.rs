@@ -1,6 +1,6 @@
 //! Gradients that a function gives instead of the backward pass. In: a function with a call of `torch.autograd.grad` for the parameters of a model that is wrapped.
-//! Out: that call, where its results become the gradients that an optimizer steps with, or the parameters are changed by them: the hooks with
-//! which the wrapper sums sit where gradients are accumulated, and this call accumulates none. Never: a graph that goes on, a backward pass beside it, or a
+//! Out: that call, where its results become the gradients that an optimizer steps with: the hooks with
+//! which the wrapper sums sit where gradients are accumulated, and this call accumulates none. Never: parameters that are changed by hand and may be put back, a graph that goes on, a backward pass beside it, or a
 //! file that sums anything but what it reports. Source: torch.nn.parallel.DistributedDataParallel. Next: `no_forward.rs`.
 
 use super::Found;

@@ -3,9 +3,9 @@
 //! that hands a sum on, or reads the group. Source: ColossalAI, issue 2192: experts of other ranks in the norm. Next: `norm_sides.rs`.
 
 use super::Found;
-use super::expr::Expr;
 use super::found::Practice;
 use super::near;
+use super::reducers::is_gradient;
 use super::training::Training;
 use super::view::View;
 use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt, StmtId};
@@ -92,9 +92,7 @@ fn term(view: &View<'_>, step: usize) -> Option<Term> {
         _ => return None,
     };
     // What comes from elsewhere may be reduced.
-    let of_gradient = near::deep(view, &view.expr(added))
-        .any(&mut |e| matches!(e, Expr::Attr(_, name) if name == "grad" || name == "main_grad"));
-    if !of_gradient {
+    if !is_gradient(&near::deep(view, &view.expr(added))) {
         return None;
     }
     let guard = view.steps[step].guards.last()?;
