@@ -347,7 +347,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         "slice(0",
     ]]),
     of_words(&["manual_seed("], sample_seed::drawn).with(&[&["generator="], &["rand(", "randn(", "randint("]]),
-    of_words(&["logits["], shift_in_part::drops).with(&[&["logits["]]),
+    of_words(&["logits["], shift_in_part::drops).with(&[&["logits["], &["-1"], &["label"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),
     of_collectives(this_rank::sizes).with(&[

@@ -2,6 +2,7 @@
 //! norms to carry it; a part of a module that is left out where another part is marked. Never: marks that a framework outside the
 //! project sets. Next: `reducers.rs`.
 
+use super::class_marks::text_of;
 use super::expr::Expr;
 use super::found::Practice;
 use super::misnamed::given_as;
@@ -97,6 +98,12 @@ pub fn unset<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some((reducer, mark)) = reducers.into_iter().find(|(_, mark)| nobody_sets(mark)) else { return };
     // What a framework marks in its own layers need not be marked here.
     if lint.rules.mark(mark).is_some() {
+        return;
+    }
+    // A class that names none, under its own name or another, has none.
+    let names_one = |text: &str| ["norm", "Norm", "NORM"].iter().any(|word| text.contains(word));
+    let renamed = || lint.files[lint.project.file(class.at.module)].whole().contains("orm as ");
+    if !names_one(text_of(lint, class.at)) && !renamed() {
         return;
     }
     let Some(init) = class.init(lint) else { return };

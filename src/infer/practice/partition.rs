@@ -20,6 +20,9 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     if marking.partitions_anything() {
         return;
     }
+    if !lint.files[lint.project.file(class.at.module)].whole().contains("Parameter") {
+        return;
+    }
     let Some(init) = class.init(lint) else { return };
     if init.steps.iter().all(|s| made(init, s.stmt).is_none()) {
         return;

@@ -25,7 +25,10 @@ const OTHERWISE: &[&str] = &["synchronize(", "barrier(", "while ", "__exit__", "
 pub fn dropped<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let own = lint.files[lint.project.file(class.at.module)].slice(lint.project.class(class.at).span);
     let shows = ["is_completed(", ".wait(", "async_op=True", ".grad"].iter().all(|word| own.contains(word));
-    let Some(init) = class.init(lint).filter(|_| shows) else { return };
+    if !shows {
+        return;
+    }
+    let Some(init) = class.init(lint) else { return };
     let text = near::bare(lint.files[lint.project.file(class.at.module)].whole());
     let head = near::bare(own).lines().next().unwrap_or_default().to_string();
     let of_torch = head.contains("nn.module)") || !head.contains('(');

@@ -41,7 +41,10 @@ pub fn apart<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         return;
     }
     let text = near::bare(own);
-    let Some(init) = class.init(lint).filter(|_| !near::has_any(&text, AGREES)) else { return };
+    if near::has_any(&text, AGREES) {
+        return;
+    }
+    let Some(init) = class.init(lint) else { return };
     let made_alike = buffers_shared(init, class).or_else(|| wrapped_without(init, &text));
     let first = first_shared(init).or(made_alike).or_else(|| by_hand(init, &near::bare(file)));
     let Some(shared) = first else { return };

@@ -36,7 +36,10 @@ pub fn over_both<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     // What the loss is a mean of decides, where it is in view; and the number may be asked for where it comes from.
     let file = near::bare(lint.files[lint.project.file(class.at.module)].whole());
     let loss = near::has_any(&file, &["cross_entropy(", "mse_loss(", "autograd.function", ").loss"]);
-    let Some(init) = class.init(lint).filter(|_| !loss) else { return };
+    if loss {
+        return;
+    }
+    let Some(init) = class.init(lint) else { return };
     let asked = text.matches("sequence_parallel_world_size(").count()
         > init.text(init.spot(init.func.span)).matches("sequence_parallel_world_size(").count();
     let number = init.steps.iter().find_map(|step| match step.stmt {

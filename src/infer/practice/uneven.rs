@@ -3,6 +3,7 @@
 //! Next: `marks.rs`.
 
 use super::averaged::REGISTER;
+use super::class_marks::text_of;
 use super::expr::Expr;
 use super::found::Practice;
 use super::marking::mark_set;
@@ -235,11 +236,11 @@ pub fn biases<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     if !lint.reducers().all.iter().any(|r| by_name(&r)) {
         return;
     }
-    let Some(init) = class.init(lint) else { return };
     // A bias that is frozen somewhere needs no sum.
-    if init.text(init.spot(lint.project.class(class.at).span)).contains("requires_grad") {
+    if text_of(lint, class.at).contains("requires_grad") {
         return;
     }
+    let Some(init) = class.init(lint) else { return };
     for step in &init.steps {
         let Stmt::SetAttr { name, .. } = step.stmt else { continue };
         let parts = parts(init, name);
