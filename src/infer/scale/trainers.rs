@@ -370,26 +370,41 @@ impl<'a> Run<'a> {
         let unknown = Val::Named(self.text(state, id));
         let whole = part(rule, args, "group").is_none_or(Val::is_none) && !args.open;
         let (Some(axes), Some(input), true) = (&trainer.axes, args.all().next(), whole) else { return unknown };
-        let (size, place) = (Scale::size(axes), self.place(state, id));
+        let place = self.place(state, id);
+        self.of_all_ranks(input, (axes, place), state).unwrap_or(unknown)
+    }
+
+    /// What the ranks along some axes have, one behind the other: also each item of a tuple or a dict.
+    fn of_all_ranks(&mut self, input: &Val, (axes, place): (&AxisSet, Place), state: &mut State) -> Option<Val> {
+        let size = Scale::size(axes);
         match input {
             Val::Num(n) => {
                 state.counted.push((axes.clone(), place));
                 let one = state.num(n.scale.clone());
-                state.list(vec![one], Some(size))
+                Some(state.list(vec![one], Some(size)))
             }
             Val::Tensor(t) => {
                 let mut t = super::collectives::cut(t);
                 (t.id, t.over) = (state.fresh(), t.over.iter().chain(axes.iter()).cloned().collect());
                 t.rows = Some(t.rows.map_or(size.clone(), |rows| rows.times(&size)));
-                Val::Tensor(t)
+                Some(Val::Tensor(t))
             }
-            Val::Named(text) => match self.per_token(text, state) {
+            Val::Named(text) => Some(match self.per_token(text, state) {
                 Val::Tensor(t) => {
                     Val::Tensor(Tensor { rows: Some(tokens().times(&size)), ..super::collectives::cut(&t) })
                 }
                 other => other,
-            },
-            _ => unknown,
+            }),
+            Val::Tuple(items) => {
+                let items = items.iter().map(|item| self.of_all_ranks(item, (axes, place), state));
+                items.collect::<Option<Vec<Val>>>().map(Val::Tuple)
+            }
+            Val::Dict(entries) => {
+                let entries =
+                    entries.iter().map(|(key, value)| Some((key.clone(), self.of_all_ranks(value, (axes, place), state)?)));
+                entries.collect::<Option<Vec<(Name, Val)>>>().map(Val::Dict)
+            }
+            _ => None,
         }
     }
 
