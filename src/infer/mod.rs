@@ -69,6 +69,7 @@ mod ops;
 mod optional_parts;
 pub mod output;
 mod own_marks;
+mod own_protocol;
 mod parameters;
 mod part_sizes;
 mod places;

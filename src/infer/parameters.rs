@@ -5,6 +5,7 @@
 use super::formula::{Formula, Outcome};
 use super::heap::{Cell, ListCell, ObjectClass};
 use super::machine::Machine;
+use super::own_protocol::is_over_data;
 use super::practice::hints::{Hint, hints};
 use super::practice::reducers::{Covered, Reducer};
 use super::practice::sizes::{Size, made_of, says_part};
@@ -46,7 +47,7 @@ impl Machine<'_> {
             let all = parameters(world, *receiver);
             for (name, tensor, home) in all.iter().map(|(n, t, h)| (n, *t, *h)) {
                 let Some(module) = self.module_of(home) else { continue };
-                let Some(rule) = self.settings.statics.protocol(self.rules, module) else { continue };
+                let Some(rule) = self.settings.protocol(self.rules, module) else { continue };
                 let marks = |mark: &str| self.rules.mark(mark).is_some();
                 let reducers = self.settings.reducers();
                 let promised = rule.summed_names.iter().any(|part| name.contains(part.as_str()));
@@ -58,7 +59,10 @@ impl Machine<'_> {
                         .any(|(n, _, h)| n != name && text(*h) == text(home) && reducers.takes_by_name(n, &rule.axes))
                 };
                 // What the framework itself sums over groups that it is given, the protocol says.
-                let told = |r: &Reducer| r.axes.is_none() && rule.has(self.project.name(r.func.module));
+                let told = |r: &Reducer| {
+                    r.axes.is_none() && rule.has(self.project.name(r.func.module))
+                        || rule.packages.is_empty() && is_over_data(self.files, r)
+                };
                 let covered = || reducers.covers(name, &rule.axes, &marks, &told) != Covered::No;
                 // Of a layer that a rule types the parameters that are split are known.
                 let whole_of_layer =
@@ -125,7 +129,7 @@ impl Machine<'_> {
         let settings = self.settings;
         let marks = |mark: &str| self.rules.mark(mark).is_some();
         let formula = parameters(first, *receiver).into_iter().find_map(|(name, _, home)| {
-            let rule = settings.statics.protocol(self.rules, self.module_of(home)?)?;
+            let rule = settings.protocol(self.rules, self.module_of(home)?)?;
             settings.reducers().only_when(&name, &rule.axes, &marks).map(conjunction)
         });
         let Some(formula) = formula.filter(|_| worlds.len() * 2 <= super::limits::MAX_WORLDS) else { return };

@@ -9,7 +9,7 @@ use super::value::{Flavour, Value};
 use crate::ir::Const;
 use crate::ir::annotation::{ClauseKind, Cond, Result_, TypeExpr, TypedTarget};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
-use crate::rules::RuleBook;
+use crate::rules::{ProtocolRule, RuleBook};
 use crate::source::reads::{Read, note, number};
 use crate::source::{Idx, Name};
 use crate::types::mode::ParallelMode;
@@ -81,6 +81,8 @@ pub struct Settings {
     pub shardings: Arc<super::declared::flow::Shardings>,
     /// Who sums gradients of parameters.
     pub(super) reducers: Arc<super::practice::reducers::Reducers>,
+    /// What holds for unmarked parameters in files that are written for no framework.
+    pub(super) own_protocol: Arc<Option<ProtocolRule>>,
     /// Where parameters are marked.
     pub marking: Arc<super::practice::marking::Marking>,
 }
@@ -98,6 +100,12 @@ impl Settings {
     pub fn reducers(&self) -> &super::practice::reducers::Reducers {
         note(|| Read::Reducers);
         &self.reducers
+    }
+
+    /// What holds for unmarked parameters of a module: what its framework says, or the project itself.
+    pub fn protocol<'a>(&'a self, rules: &'a RuleBook, module: ModuleId) -> Option<&'a ProtocolRule> {
+        note(|| Read::Reducers);
+        self.statics.protocol(rules, module).or(self.own_protocol.as_ref().as_ref())
     }
 
     /// The declared signature of an external function.
@@ -142,6 +150,13 @@ impl Settings {
         self.aliases.retain(|(name, _)| !names.contains(name));
         self.model_axis =
             model_axis::of_meshes(&names).or_else(|| model_axis::of_getters(project, rules, self, &names));
+    }
+
+    /// Takes the name of the axis over which layers are split from the sums of gradients, where nothing else names it.
+    pub fn name_model_axis(&mut self, project: &Project) {
+        if self.model_axis.is_none() && !self.axis_names().iter().any(|axis| axis == model_axis::NAME) {
+            self.model_axis = model_axis::of_reducers(project, self);
+        }
     }
 
     /// The mesh declared for a module: by the file, its package, the configuration.

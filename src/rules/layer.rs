@@ -56,9 +56,9 @@ pub struct MarkRule {
 }
 
 /// What holds for parameters without a mark in code on a framework.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq)]
 pub struct ProtocolRule {
-    /// Packages; a file that imports from one follows the protocol.
+    /// Packages; a file that imports from one follows the protocol. None: all files of a project that are written for no framework.
     pub packages: Vec<Name>,
     /// The axes over which an unmarked parameter is whole and its gradient not summed.
     pub axes: Vec<Name>,

@@ -31,6 +31,8 @@ const MODULES: &[&str] = &["module", "layer", "model"];
 struct Site {
     /// Attributes on the way to what it marks; none: anything.
     names: Vec<Name>,
+    /// The whole ways to what it marks, from its own object, where each of them is written down.
+    ways: Option<Vec<Way>>,
     /// The attribute that carries the mark, where it is no walk over parameters.
     exact: Option<Name>,
     /// The class of the method, and whether it is a parameter or module of its own object in the constructor, which execution follows.
@@ -38,6 +40,24 @@ struct Site {
     followed: bool,
     /// What it marks are parameters of its own object alone.
     own: bool,
+}
+
+/// A way from an object to parameters of it.
+#[derive(Clone, Debug, PartialEq)]
+struct Way {
+    attributes: Vec<Name>,
+    /// To all parameters of what is there, and not to one.
+    walks: bool,
+}
+
+impl Way {
+    /// Whether it may lead to a parameter of which the way from some object is known, which may be below.
+    fn may_lead_to(&self, parts: &[&str]) -> bool {
+        let own = &self.attributes;
+        let within = parts.windows(own.len()).any(|part| part.iter().zip(own).all(|(a, b)| *a == b.as_str()));
+        let below = own.len() >= parts.len() && own.iter().rev().zip(parts.iter().rev()).all(|(a, b)| a == b);
+        within || below || self.walks && parts.len() == 1
+    }
 }
 
 /// All of them.
@@ -139,13 +159,15 @@ impl Marking {
                     if class.is_some_and(|class| own && is_lent(view, class)) {
                         self.sites.push(Site {
                             names: Vec::new(),
+                            ways: None,
                             exact: None,
                             class: None,
                             followed: false,
                             own: false,
                         });
                     }
-                    self.sites.push(Site { names, exact, class, followed, own });
+                    let ways = ways(view, &target).filter(|ways| !ways.is_empty());
+                    self.sites.push(Site { names, ways, exact, class, followed, own });
                 }
             }
             let marks = view.value(index).and_then(|v| view.callee(v)).is_some_and(|path| {
@@ -220,6 +242,9 @@ impl Marking {
             }
             if site.exact.as_deref().is_some_and(|name| parts.last() != Some(&name)) {
                 return false;
+            }
+            if let Some(ways) = &site.ways {
+                return ways.iter().any(|way| way.may_lead_to(&parts));
             }
             // Of a parameter without a way the object may be what the site names.
             site.names.is_empty() || parts.len() == 1 || site.names.iter().any(|n| parts.contains(&n.as_str()))
@@ -365,6 +390,40 @@ pub fn own_names(view: &View<'_>, target: &Expr) -> Option<Vec<Name>> {
     let own = |e: &Expr| is_own(view, e);
     let local = matches!(target, Expr::Local(_) | Expr::Element(_) | Expr::Item(..));
     (own(target) || local).then_some(found)
+}
+
+/// The ways to what a loop visits, where it names each: `for p in (self.norm.weight, self.bias)`.
+fn ways(view: &View<'_>, target: &Expr) -> Option<Vec<Way>> {
+    let Expr::Local(local) = target else { return None };
+    let mut out = Vec::new();
+    for def in view.defs(*local) {
+        let items = match visited(view, *def).filter(|_| !view.is_param(*local))? {
+            Expr::Build(items) => items,
+            one => vec![one],
+        };
+        for item in &items {
+            let (of, walks) = match item {
+                Expr::Call { callee, .. } => match &**callee {
+                    Expr::Attr(of, name) if WALKS.contains(&name.as_str()) => (&**of, true),
+                    _ => return None,
+                },
+                of => (of, false),
+            };
+            out.push(Way { attributes: way(view, of)?, walks });
+        }
+    }
+    Some(out)
+}
+
+/// The attributes from its own object to another one: `norm` and `weight` of `self.norm.weight`.
+fn way(view: &View<'_>, of: &Expr) -> Option<Vec<Name>> {
+    if let Some(name) = near::own_attribute(view, of) {
+        return Some(vec![name.clone()]);
+    }
+    let Expr::Attr(base, name) = of else { return None };
+    let mut out = way(view, base)?;
+    out.push(name.clone());
+    Some(out)
 }
 
 /// The attributes on the way to a target; `None` if it may be anything.

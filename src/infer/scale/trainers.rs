@@ -400,8 +400,9 @@ impl<'a> Run<'a> {
                 items.collect::<Option<Vec<Val>>>().map(Val::Tuple)
             }
             Val::Dict(entries) => {
-                let entries =
-                    entries.iter().map(|(key, value)| Some((key.clone(), self.of_all_ranks(value, (axes, place), state)?)));
+                let entries = entries
+                    .iter()
+                    .map(|(key, value)| Some((key.clone(), self.of_all_ranks(value, (axes, place), state)?)));
                 entries.collect::<Option<Vec<(Name, Val)>>>().map(Val::Dict)
             }
             _ => None,

@@ -1,0 +1,108 @@
+//! What holds for unmarked parameters of a program that is written for no framework and sums gradients itself. In: the reducers of the
+//! project, what the tables say of marks, the texts. Out: the rule that a table has for a framework: the axes over which a parameter without
+//! a mark is whole and its gradient not summed. Never: a rule where a reducer takes parameters for anything but a mark that the tables know,
+//! where two marks are of several axes, or where a wrapper over all ranks may sum what the program does not.
+//! Source: DESIGN.md section 7; megatron-core `distributed/finalize_model_grads.py`, whose protocol such programs copy. Next: `parameters.rs`.
+
+use super::practice::reducers::{Reducer, Test};
+use super::settings::Settings;
+use crate::rules::{ProtocolRule, RuleBook};
+use crate::source::{Files, Name};
+use crate::types::AxisType;
+
+/// What wraps a model and sums its gradients, as it is called; over a part of the ranks if the call says so.
+const WRAPPERS: &[&str] = &[
+    "DataParallel(",
+    "DDP(",
+    "FSDP(",
+    "FullyShardedDataParallel(",
+    "fully_shard(",
+    "replicate(",
+    ".prepare(",
+    ".setup(",
+    "DistributedOptimizer(",
+    ".initialize(",
+];
+
+/// What a call of one of those says if it is told its ranks.
+const TOLD: &[&str] = &["group", "mesh"];
+
+/// Words of the group of a reducer that sums over other axes than those of a model.
+const OF_DATA: &[&str] = &["dp", "data", "replica", "cp", "context", "dp_cp"];
+
+/// How far the arguments of a call are looked at, in characters.
+const ARGUMENTS: usize = 400;
+
+/// The rule, if the project has one of its own.
+pub fn own_protocol(rules: &RuleBook, files: &Files, settings: &Settings) -> Option<ProtocolRule> {
+    let reducers: Vec<&Reducer> = settings.reducers().all.iter().filter(|r| !is_over_data(files, r)).collect();
+    let mut axes: Option<Vec<Name>> = None;
+    for reducer in &reducers {
+        let own = of_marks(rules, reducer)?;
+        if axes.as_ref().is_some_and(|known| *known != own) {
+            return None;
+        }
+        axes = Some(own);
+    }
+    let axes = axes?;
+    let fits = |reducer: &&Reducer| reducer.may_sum_over(|own| axes.contains(own));
+    if !reducers.iter().all(fits) || WRAPPERS.iter().any(|wrapper| wraps_all(files, wrapper)) {
+        return None;
+    }
+    Some(ProtocolRule {
+        packages: Vec::new(),
+        axes,
+        summed_names: Vec::new(),
+        source: Name::from("DESIGN.md section 7"),
+    })
+}
+
+/// Whether the group of a reducer says that its ranks have other samples of the same parameters.
+pub fn is_over_data(files: &Files, reducer: &Reducer) -> bool {
+    let text = files[reducer.place.file].slice(reducer.place.span);
+    let group = reducer.group.as_ref().map_or(text, Name::as_str).to_ascii_lowercase();
+    let mut words = group.split(|c: char| !c.is_ascii_alphanumeric());
+    words.any(|word| OF_DATA.contains(&word))
+}
+
+/// The axes of the marks by which alone a reducer chooses.
+fn of_marks(rules: &RuleBook, reducer: &Reducer) -> Option<Vec<Name>> {
+    let mut axes: Option<&Vec<Name>> = None;
+    if reducer.through.is_some() || reducer.when.is_empty() || reducer.when.iter().any(Vec::is_empty) {
+        return None;
+    }
+    for test in reducer.when.iter().flatten() {
+        let Test::Mark(mark) = test else { return None };
+        let rule = rules.mark(mark).filter(|rule| rule.set == AxisType::R && rule.unless.is_none())?;
+        if axes.is_some_and(|known| *known != rule.axes) {
+            return None;
+        }
+        axes = Some(&rule.axes);
+    }
+    axes.cloned()
+}
+
+/// Whether something wraps a model over all ranks.
+fn wraps_all(files: &Files, wrapper: &str) -> bool {
+    files.saying(wrapper).any(|file| {
+        let text = files[file].whole();
+        let mut calls = text.match_indices(wrapper).map(|(at, _)| arguments(&text[at + wrapper.len()..]));
+        calls.any(|given| !TOLD.iter().any(|word| given.contains(word)))
+    })
+}
+
+/// The arguments of a call, whose text begins here, without those of the calls in it.
+fn arguments(text: &str) -> String {
+    let mut depth = 0;
+    let mut out = String::new();
+    for c in text.chars().take(ARGUMENTS) {
+        match c {
+            '(' | '[' | '{' => depth += 1,
+            ')' if depth == 0 => break,
+            ')' | ']' | '}' => depth -= 1,
+            c if depth == 0 => out.push(c),
+            _ => {}
+        }
+    }
+    out
+}
