@@ -1,13 +1,11 @@
 //! What a program calls the axis over which layers are split, which tables call `tp`. In: names of its mesh axes, and its functions. Out: the
 //! axis. Never: a name beside one that the tables give. Source: DESIGN.md section 5, one identity per group. Next: `settings.rs`.
 
-use super::parameters::protocol_at;
 use super::settings::Settings;
-use crate::project::{Binding, ModuleId, Project};
-use crate::rules::{Entry, RuleBook};
+use crate::project::{ModuleId, Project};
+use crate::rules::RuleBook;
 use crate::source::Name;
 use crate::types::Axis;
-use rustc_hash::FxHashSet;
 
 /// What tables call it.
 pub const NAME: &str = "tp";
@@ -24,9 +22,6 @@ const GETTERS: &[(&str, &str)] = &[
     ("get_model_parallel_group", "model_parallel"),
     ("get_mp_group", "mp"),
 ];
-
-/// Parameters that are given that group.
-const PARAMETERS: &[&str] = &["tp_group"];
 
 /// Whether a function of this name, by being defined, may name the axis.
 pub fn is_named_by(function: &str) -> bool {
@@ -47,50 +42,24 @@ pub fn of_getters(project: &Project, rules: &RuleBook, settings: &Settings, axes
         return None;
     }
     let defined = |getter: &str| project.modules.ids().find_map(|module| project.own_function(module, getter));
-    let Some((at, group)) = GETTERS.iter().find_map(|(getter, group)| Some((defined(getter)?, group))) else {
-        return of_parameters(project, rules, settings);
-    };
+    let (at, group) = GETTERS.iter().find_map(|(getter, group)| Some((defined(getter)?, group)))?;
     let path = project.qualified(at);
     let is_known = rules.get(&path).is_some() || settings.group_named(&format!("{path}()")).is_some();
     (!is_known).then(|| Axis::variable(group))
 }
 
-/// The group that functions of the program are given under the name of that axis, where it is written for no framework, whose own groups
-/// tables know.
-fn of_parameters(project: &Project, rules: &RuleBook, settings: &Settings) -> Option<Axis> {
-    let is_given = |name: &str| {
-        let mut funcs = project.modules.iter().flat_map(|module| module.ir.funcs.iter());
-        funcs.any(|func| func.params.iter().any(|param| param.name == name))
-    };
-    let name = PARAMETERS.iter().find(|name| is_given(name))?;
-    let of_framework = |module| protocol_at(project, rules, module).is_some() || names_groups(project, rules, module);
-    (settings.group_named(name).is_none() && !project.modules.ids().any(of_framework)).then(|| Axis::variable(name))
-}
-
-/// Whether a module imports something from a package of whose groups the tables know some.
-fn names_groups(project: &Project, rules: &RuleBook, module: ModuleId) -> bool {
-    let root = |path: &str| path.split('.').next().unwrap_or_default().to_string();
-    let known: FxHashSet<String> = rules
-        .entries()
-        .filter(|(name, entry)| matches!(entry, Entry::Group(_)) && !name.starts_with(['.', '*']))
-        .map(|(name, _)| root(name))
-        .collect();
-    project.bindings(module).any(|(_, binding)| match binding {
-        Binding::Import(import) => {
-            let path = root(&project.absolute(module, &import.path, import.level));
-            path != "torch" && known.contains(&path)
-        }
-        Binding::Func(_) | Binding::Class(_) | Binding::Value => false,
-    })
-}
-
-/// The group over which the project sums the gradients with a mark of that axis, where functions are given no group under another name.
+/// The group over which the project sums the gradients with a mark of that axis, where it is called after the axis or functions are given no
+/// group under another name.
 pub fn of_reducers(project: &Project, settings: &Settings) -> Option<Axis> {
     let protocol = settings.own_protocol.as_ref().as_ref().filter(|own| own.axes == [Name::from(NAME)])?;
     let mut names = settings.reducers().over(&protocol.axes).map(|r| r.group.as_ref().filter(|_| r.axes.is_none()));
     let name = names.next()??;
     if names.any(|other| other != Some(name)) || settings.group_named(name).is_some() {
         return None;
+    }
+    // What is called after the axis is no other one, however many groups there are.
+    if name.split('_').any(|word| word == NAME || IN_MESHES.contains(&word)) {
+        return Some(Axis::variable(name));
     }
     let mut params = project.modules.iter().flat_map(|m| m.ir.funcs.iter()).flat_map(|func| func.params.iter());
     let other = params.any(|param| param.name != *name && settings.is_group_name(&param.name));
