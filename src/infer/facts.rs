@@ -44,7 +44,7 @@ pub fn facts(
     // One after the other: both wait for what is read from the same text.
     settings.reducers = super::practice::reducers::Reducers::new(project, rules, files, taken, memo);
     settings.marking = super::practice::marking::Marking::new(project, rules, files, &taken.asked, memo);
-    let own = Arc::new(super::own_protocol::own_protocol(rules, files, settings));
+    let own = Arc::new(super::own_protocol::own_protocol(project, rules, files, settings));
     settings.own_protocol = combined_equal(memo, "own protocol", vec![own], only, |_, _| vec![Read::Reducers]);
     settings.name_model_axis(project);
 }

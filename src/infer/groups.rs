@@ -18,6 +18,9 @@ use crate::source::{Name, Span};
 use crate::types::{Axis, AxisSet, AxisState, AxisType, Mesh};
 use std::sync::Arc;
 
+/// Words of names of groups that tell no axis.
+const OF_GROUPS: &[&str] = &["", "get", "group", "pg", "process", "parallel", "comm", "new", "self", "g"];
+
 /// The group of all ranks where no mesh says which axes they have.
 const WORLD: &str = "world";
 
@@ -45,6 +48,18 @@ pub fn may_name(group: &Axis, axis: &Axis) -> bool {
         || matches!(last, "group" | "pg" | "g")
         || last.contains("process_group")
         || words.any(|word| word == axis.name())
+}
+
+/// Whether two groups, of which one is known as what was made or given at a place alone, may be one by what they are called: `tp_group` and
+/// what `get_tp_group()` gives, and the axis `tp`. What says no axis may be any.
+pub fn are_called_alike(a: &Axis, b: &Axis) -> bool {
+    let words = |axis: &Axis| -> Vec<String> {
+        let last = axis.shown().rsplit('.').next().unwrap_or_default();
+        let words = last.split(|c: char| !c.is_alphanumeric()).filter(|word| !OF_GROUPS.contains(word));
+        words.map(str::to_owned).collect()
+    };
+    let (a, b) = (words(a), words(b));
+    a.is_empty() || b.is_empty() || a.iter().any(|word| b.contains(word))
 }
 
 /// Whether a group is that of all ranks without a mesh.
@@ -392,28 +407,38 @@ impl Machine<'_> {
         }
     }
 
-    /// Whether the file that is executed may have a getter give several groups: it calls what sets them with several, or beside the getter.
-    /// `set_model_group(group)` in constructors alone is how the program starts.
+    /// Whether the file that is executed may have a getter give several groups: it calls what sets them with several, or with what a function is
+    /// given. `set_model_group(group)` in a constructor, or once with a group that is made there, is how the program starts.
     fn is_set_here(&self, getter: &str) -> bool {
         let module = self.activation().module;
         let text = self.files[self.project.file(module)].whole();
         let set = format!("set_{}(", getter.trim_start_matches('_').trim_start_matches("get_"));
         let called = |at: &usize| !text.get(..*at).is_some_and(|before| before.ends_with("def "));
-        let mut groups: Vec<&str> = Vec::new();
+        let mut before: Option<&str> = None;
         for at in memchr::memmem::find_iter(text.as_bytes(), &set).filter(called) {
             let group = text.get(at + set.len()..).and_then(|rest| rest.split(')').next()).unwrap_or_default();
             let around = u32::try_from(at).ok().and_then(|at| self.project.func_around(module, Span::new(at, at)));
             let starts = around.is_some_and(|func| self.project.func(func).name == "__init__");
-            if !starts || groups.last().is_some_and(|before| *before != group) {
+            // What is handed on may be another group in each call.
+            let handed_on = around.is_some_and(|func| {
+                let func = self.project.func(func);
+                func.is_generator || func.params.iter().any(|param| param.name == group)
+            });
+            if before.is_some_and(|before| before != group) || handed_on && !starts {
                 return true;
             }
-            groups.push(group);
+            before = Some(group);
         }
         false
     }
 
     /// An identity that no other group has; nothing if there are too many already.
     fn fresh_group(&mut self, name: &str) -> Option<Name> {
+        // The program sums the gradients of marked parameters over what it calls so.
+        let own = self.settings.summed_over().filter(|own| name.rsplit('.').next() == Some(own));
+        if let Some(own) = own {
+            return Some(Name::from(own));
+        }
         if self.unnamed_groups >= MAX_UNNAMED_GROUPS {
             self.lose(Lost::Budget, "groups");
             return None;

@@ -241,13 +241,20 @@ impl<'a> Machine<'a> {
         self.rank_restricted.iter().chain(self.w.modes.ranks.iter()).any(|a| a == axis || a.is_variable())
     }
 
-    /// Whether types speak of the same attribute of another object of a class: two names of what may be one group.
+    /// Whether types speak of the same attribute of another object of a class, or of an axis that is called alike: two names of what may be
+    /// one group.
     pub fn has_twin<'t>(
         axis: &crate::types::Axis,
         mut types: impl Iterator<Item = &'t crate::types::LocalType>,
     ) -> bool {
-        let twin = |other: &crate::types::Axis| other != axis && shown(other.name()) == shown(axis.name());
-        axis.name().contains('#') && types.any(|t| t.listed().any(|(other, s)| !s.set.is_unknown() && twin(other)))
+        let is_one = |axis: &crate::types::Axis| axis.name().contains('#');
+        let twin = |other: &crate::types::Axis| {
+            other != axis
+                && (shown(other.name()) == shown(axis.name())
+                    || is_one(axis) != is_one(other) && super::groups::are_called_alike(axis, other))
+        };
+        types
+            .any(|t| t.listed().any(|(other, s)| !s.set.is_unknown() && (is_one(axis) || is_one(other)) && twin(other)))
     }
 
     /// What is known of a tensor value, if it is one.

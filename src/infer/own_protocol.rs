@@ -6,6 +6,7 @@
 
 use super::practice::reducers::{Reducer, Test};
 use super::settings::Settings;
+use crate::project::Project;
 use crate::rules::{ProtocolRule, RuleBook};
 use crate::source::{Files, Name};
 use crate::types::AxisType;
@@ -24,6 +25,16 @@ const WRAPPERS: &[&str] = &[
     ".initialize(",
 ];
 
+/// What may sum a gradient in another way than by the reducers that are read.
+const OTHERWISE: &[&str] =
+    &["parametrization", "register_hook(", "grad_hook(", "backward_hook(", "dist.reduce(", "distributed.reduce("];
+
+/// What a function has that averages: then gradients are whole on every rank, or parts of another size.
+const AVERAGES: &[&str] = &["AVG", "div", " / ", " /= "];
+
+/// Words of names and of constructors of parameters that each rank has its own of, in spite of a whole size.
+const OWN: &[&str] = &["expert", "member", "generator", "rank", "seed"];
+
 /// What a call of one of those says if it is told its ranks.
 const TOLD: &[&str] = &["group", "mesh"];
 
@@ -34,7 +45,7 @@ const OF_DATA: &[&str] = &["dp", "data", "replica", "cp", "context", "dp_cp"];
 const ARGUMENTS: usize = 400;
 
 /// The rule, if the project has one of its own.
-pub fn own_protocol(rules: &RuleBook, files: &Files, settings: &Settings) -> Option<ProtocolRule> {
+pub fn own_protocol(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings) -> Option<ProtocolRule> {
     let reducers: Vec<&Reducer> = settings.reducers().all.iter().filter(|r| !is_over_data(files, r)).collect();
     let mut axes: Option<Vec<Name>> = None;
     for reducer in &reducers {
@@ -46,7 +57,16 @@ pub fn own_protocol(rules: &RuleBook, files: &Files, settings: &Settings) -> Opt
     }
     let axes = axes?;
     let fits = |reducer: &&Reducer| reducer.may_sum_over(|own| axes.contains(own));
-    if !reducers.iter().all(fits) || WRAPPERS.iter().any(|wrapper| wraps_all(files, wrapper)) {
+    let averages = |r: &&Reducer| {
+        let text = files[r.place.file].slice(project.func(r.func).span);
+        AVERAGES.iter().any(|word| text.contains(word))
+    };
+    let unread = || OTHERWISE.iter().any(|word| files.saying(word).next().is_some()) || sums_unread(files, settings);
+    if !reducers.iter().all(fits)
+        || reducers.iter().any(averages)
+        || unread()
+        || WRAPPERS.iter().any(|wrapper| wraps_all(files, wrapper))
+    {
         return None;
     }
     Some(ProtocolRule {
@@ -55,6 +75,26 @@ pub fn own_protocol(rules: &RuleBook, files: &Files, settings: &Settings) -> Opt
         summed_names: Vec::new(),
         source: Name::from("DESIGN.md section 7"),
     })
+}
+
+/// Whether a line sums a gradient of something, and no reducer that is read is there.
+fn sums_unread(files: &Files, settings: &Settings) -> bool {
+    files.saying("all_reduce(").any(|file| {
+        let text = files[file].whole();
+        text.match_indices("all_reduce(").any(|(at, _)| {
+            let line = text[at..].lines().next().unwrap_or_default();
+            let is_read = |r: &Reducer| {
+                let span = r.place.span;
+                r.place.file == file && (span.start as usize..=span.end as usize).contains(&at)
+            };
+            line.contains(".grad") && !settings.reducers().all.iter().any(is_read)
+        })
+    })
+}
+
+/// Whether each rank may have a parameter of its own, by its name, or by what it is made with.
+pub fn may_differ_by_rank(name: &str, made: &str) -> bool {
+    OWN.iter().any(|word| name.contains(word) || made.contains(word))
 }
 
 /// Whether the group of a reducer says that its ranks have other samples of the same parameters.

@@ -5,7 +5,7 @@
 use super::formula::{Formula, Outcome};
 use super::heap::{Cell, ListCell, ObjectClass};
 use super::machine::Machine;
-use super::own_protocol::is_over_data;
+use super::own_protocol::{is_over_data, may_differ_by_rank};
 use super::practice::hints::{Hint, hints};
 use super::practice::reducers::{Covered, Reducer};
 use super::practice::sizes::{Size, made_of, says_part};
@@ -73,6 +73,14 @@ impl Machine<'_> {
                 let by_name = self.settings.reducers().only_when(name, &rule.axes, &marks).map(conjunction);
                 // Not summed here: the one reducer that takes it does not run in this configuration.
                 let off = by_name.as_ref().is_some_and(|f| f.eval(&world.facts) == Outcome::Decided(false));
+                // A program without a framework may have parameters of each rank, and change others without their gradients.
+                let is_own = || {
+                    let updates = || text(self.class_place(class)).contains("no_grad");
+                    rule.packages.is_empty() && (may_differ_by_rank(name, text(home)) || updates())
+                };
+                if is_own() {
+                    continue;
+                }
                 let whole = || whole_of_layer || self.is_whole(class, module, name, home) || alike();
                 if !off && (summed || covered()) || marked() || !whole() {
                     continue;
@@ -93,6 +101,11 @@ impl Machine<'_> {
         if worlds.len() > 1 {
             unmarked.iter().for_each(|(tensor, axis)| self.marked_elsewhere(*tensor, axis, worlds));
         }
+    }
+
+    /// Where a class is.
+    fn class_place(&self, class: ClassRef) -> Place {
+        Place { file: self.project.file(class.module), span: self.project.class(class).span }
     }
 
     /// Notes of a parameter that is marked in some configurations what it is that decides, for those in which it is not.

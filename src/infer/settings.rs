@@ -34,6 +34,8 @@ pub struct Settings {
     package_meshes: Vec<(Name, Arc<Mesh>)>,
     /// What the program calls the axis that tables call `tp`, if its meshes have no axis of that name.
     model_axis: Option<Axis>,
+    /// Whether that is the name of a group over which the project sums the gradients of marked parameters.
+    summed_over: bool,
     /// `dp_cp` → dp, cp.
     pub aliases: Vec<(Name, Vec<Name>)>,
     /// Group expressions → axes.
@@ -152,10 +154,17 @@ impl Settings {
             model_axis::of_meshes(&names).or_else(|| model_axis::of_getters(project, rules, self, &names));
     }
 
+    /// The name of the group over which the project sums the gradients of marked parameters, if the axis has its name from there.
+    pub fn summed_over(&self) -> Option<&str> {
+        self.summed_over.then(|| self.model_axis.as_ref().map(Axis::name)).flatten()
+    }
+
     /// Takes the name of the axis over which layers are split from the sums of gradients, where nothing else names it.
     pub fn name_model_axis(&mut self, project: &Project) {
+        self.summed_over = false;
         if self.model_axis.is_none() && !self.axis_names().iter().any(|axis| axis == model_axis::NAME) {
             self.model_axis = model_axis::of_reducers(project, self);
+            self.summed_over = self.model_axis.is_some();
         }
     }
 

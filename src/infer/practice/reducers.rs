@@ -665,6 +665,10 @@ enum Asked {
 
 fn asked(expr: &Expr) -> Asked {
     if let Some(args) = expr.call_of("getattr").or_else(|| expr.call_of("hasattr")) {
+        // What says nothing has the mark: `getattr(p, "allreduce", True)`.
+        if args.get(2).is_some_and(|(_, absent)| *absent == Expr::Const(crate::ir::Const::Bool(true))) {
+            return Asked::Unknown;
+        }
         return match args.get(1).map(|(_, a)| a) {
             Some(Expr::Const(crate::ir::Const::Str(mark))) => Asked::Test(Test::Mark(mark.clone())),
             Some(Expr::Path(path)) => Asked::Test(Test::Mark(Name::from(path.rsplit('.').next().unwrap_or(path)))),

@@ -109,7 +109,7 @@ impl<'a> Run<'a> {
         }
         let mut reached = Reached::default();
         reached.func(at);
-        init.into_iter().for_each(|init| reached.func(init));
+        init.into_iter().chain(self.maker(at)).for_each(|of| reached.func(of));
         if !class.is_none_or(|class| self.add_class(class, &mut reached)) || !self.reaches_nothing(&mut reached, start)
         {
             return false;

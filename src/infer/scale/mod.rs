@@ -21,6 +21,7 @@ pub mod groups;
 mod handed;
 mod inert;
 mod known;
+mod makers;
 mod measured;
 mod meshes;
 mod methods;
@@ -400,7 +401,8 @@ impl<'a> Run<'a> {
         let func = self.project.func(at);
         let own = func.params.first().filter(|p| func.class.is_some() && p.name == "self");
         let Some(own) = own else { return self.root_with(at, Slots::default(), state) };
-        for (made, object) in self.instances(at, state) {
+        for made in self.instances(at, state) {
+            let (made, object) = self.prepared(at, made);
             let mut args = Slots::default();
             args.insert(own.local.index(), object);
             self.root_with(at, args, made);

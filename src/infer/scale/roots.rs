@@ -1,6 +1,7 @@
 //! Which functions are executed on their own. In: texts of functions. Out: those that speak of gradients and reduce them, by themselves
 //! or by what they call. Never: a verdict; words decide only what is looked at. Next: `mod.rs`.
 
+use super::makers::prepares;
 use super::received;
 use crate::infer::places::{Endings, Places, find};
 use crate::infer::practice::asked::{Asked, Shown, Topic};
@@ -28,7 +29,7 @@ const REDUCTIONS: &[&str] = &[
     ".no_sync()",
 ];
 /// Those that wrap a module.
-const WRAPPERS: &[&str] = &["DDP(", "FSDP(", "DataParallel", "fully_shard"];
+pub const WRAPPERS: &[&str] = &["DDP(", "FSDP(", "DataParallel", "fully_shard"];
 
 /// One of these is a part of each of those.
 pub const PARTS: &[&str] = &["reduce", "DP(", "DataParallel", "fully_shard", "optimizer_step(", "no_sync()"];
@@ -222,9 +223,12 @@ impl File<'_> {
         Roots { funcs, body }
     }
 
-    /// Whether the constructor of a class wraps or reduces, by itself or by a method that it calls.
+    /// Whether the constructor of a class wraps or reduces, by itself or by a method that it calls, or the method that prepares its objects.
     fn class_reduces(&self, class: ClassId, reduces: &dyn Fn(&Func) -> bool) -> bool {
         let methods = || self.funcs.iter().filter(|f| f.class == Some(class));
+        if methods().any(|f| self.wraps.inside(f.span) && prepares(&f.name, slice(self.text, f))) {
+            return true;
+        }
         let Some(init) = methods().find(|f| f.name == "__init__") else { return false };
         let reduces = |f: &Func| !slice(self.text, f).is_empty() && reduces(f);
         let own = slice(self.text, init);

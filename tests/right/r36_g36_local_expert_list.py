@@ -1,0 +1,110 @@
+"""Right: the experts are local ones of full size, different on every rank; the router beside them is marked."""
+import torch
+import torch.nn as nn
+import torch.nn.functional as F
+import torch.distributed as dist
+
+class CopyToRegion(torch.autograd.Function):
+    """Identity forward, all-reduce backward."""
+
+    @staticmethod
+    def forward(ctx, x, tp_group):
+        ctx.tp_group = tp_group
+        return x.view_as(x)
+
+    @staticmethod
+    def backward(ctx, grad):
+        grad = grad.contiguous().clone()
+        dist.all_reduce(grad, group=ctx.tp_group)
+        return grad, None
+
+
+class ReduceFromRegion(torch.autograd.Function):
+    """All-reduce forward, identity backward."""
+
+    @staticmethod
+    def forward(ctx, x, tp_group):
+        out = x.contiguous().clone()
+        dist.all_reduce(out, group=tp_group)
+        return out
+
+    @staticmethod
+    def backward(ctx, grad):
+        return grad, None
+
+
+class RMSNorm(nn.Module):
+    def __init__(self, hidden, eps=1e-6):
+        super().__init__()
+        self.eps = eps
+        self.weight = nn.Parameter(torch.ones(hidden))
+
+    def forward(self, x):
+        return x * torch.rsqrt(x.pow(2).mean(-1, keepdim=True) + self.eps) * self.weight
+
+
+class MLP(nn.Module):
+    def __init__(self, hidden, tp_group, num_experts=8):
+        super().__init__()
+        self.tp_group = tp_group
+        self.num_local = num_experts // dist.get_world_size(tp_group)
+        self.first = dist.get_rank(tp_group) * self.num_local
+        self.router = nn.Linear(hidden, num_experts, bias=False)
+        self.router.weight.sequence_parallel = True
+        self.experts = nn.ModuleList([nn.Linear(hidden, hidden, bias=False) for _ in range(self.num_local)])
+
+    def forward(self, x):
+        x = CopyToRegion.apply(x, self.tp_group)
+        probs = self.router(x).softmax(dim=-1)
+        out = torch.zeros_like(x)
+        for i, expert in enumerate(self.experts):
+            out = out + expert(x) * probs[..., self.first + i].unsqueeze(-1)
+        return ReduceFromRegion.apply(out, self.tp_group)
+
+
+class Model(nn.Module):
+    def __init__(self, vocab, hidden, tp_group):
+        super().__init__()
+        self.tp_group = tp_group
+        self.embed = nn.Embedding(vocab, hidden)
+        self.norm = RMSNorm(hidden)
+        self.mlp = MLP(hidden, tp_group)
+        self.head = nn.Linear(hidden, vocab, bias=False)
+
+    def forward(self, tokens, labels):
+        x = self.embed(tokens)
+        x = x + self.mlp(self.norm(x))
+        logits = self.head(x)
+        return F.cross_entropy(logits.flatten(0, 1).float(), labels.flatten())
+
+
+def sync_sequence_parallel_grads(model, tp_group):
+    for p in model.parameters():
+        if getattr(p, "sequence_parallel", False) and p.grad is not None:
+            dist.all_reduce(p.grad, group=tp_group)
+
+
+def get_batch(step, seq, batch, vocab):
+    gen = torch.Generator().manual_seed(step)
+    tokens = torch.randint(0, vocab, (seq + 1, batch), generator=gen).cuda()
+    return tokens[:-1], tokens[1:]
+
+
+def main():
+    dist.init_process_group("nccl")
+    torch.cuda.set_device(dist.get_rank() % torch.cuda.device_count())
+    tp_group = dist.new_group(list(range(dist.get_world_size())))
+    torch.manual_seed(7)
+    model = Model(1024, 256, tp_group).cuda()
+    opt = torch.optim.AdamW(model.parameters(), lr=3e-4)
+    for step in range(100):
+        tokens, labels = get_batch(step, 512, 4, 1024)
+        loss = model(tokens, labels)
+        loss.backward()
+        sync_sequence_parallel_grads(model, tp_group)
+        opt.step()
+        opt.zero_grad()
+
+
+if __name__ == "__main__":
+    main()
