@@ -318,6 +318,12 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], asked_norm::parts).with(&[&["to_local"], &["sqrt", "0.5"], &["dtensor"], &["grad"]]),
     of_collectives(asked_norm::averaged).with(&[&["sqrt("], &["get_world_size"], &["grad"], &["max_norm", "clip"]]),
     of_collectives(asked_norm::roots).with(&[&["norm("], &["all_reduce"], &["grad"], &["max_norm", "clip"]]),
+    of_collectives(norm_squared::summed).with(&[&["norm"], &["grad"], norm_squared::SQUARES, &["all_reduce"]]),
+    of_words(&["pp_mesh", "pp_group", "pipe"], norm_of_each::clipped).with(&[
+        norm_of_each::PARTS,
+        &["norm", "clip"],
+        &["for "],
+    ]),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     of_words(&["saved_tensors"], stale_block::blocks).with(&[&["def backward"], &[" % "], &["for "]]),
     of_words(unread_block::TAKES, unread_block::blocks)
