@@ -246,6 +246,7 @@ mod stage_norm;
 mod stale;
 mod stale_block;
 mod statistic;
+mod stop_of_one;
 mod strided;
 mod style_input;
 mod style_plan;
