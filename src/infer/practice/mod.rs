@@ -140,6 +140,7 @@ mod no_forward;
 mod no_result;
 mod no_sync;
 mod node_rank;
+mod nodes_left_out;
 mod nones;
 mod norm_of_each;
 mod norm_sides;
