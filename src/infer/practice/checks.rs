@@ -437,6 +437,12 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["_division"], division_switch::never_asked).with(&[&["def backward"]]),
     of_names(stop_of_one::FLAGS, stop_of_one::set).with(&[&["trainer", "control"], &["zero", "rank", "main"]]),
     of_names(nodes_left_out::NODES, nodes_left_out::called).with(&[nodes_left_out::NODES]),
+    of_words(&["init_device_mesh("], seed_dims::given).with(&[&["replicate", "shard"], &["seed", "determin", "rng"]]),
+    of_words(&["data_parallel_rank", "get_local_rank("], data_seed::drawn).with(&[
+        &["get_rank", ".rank"],
+        &["seed", "rng", "random"],
+        &["data_parallel_rank", "get_local_rank("],
+    ]),
     of_words(&["shardedgradscaler("], own_scaler::groups).with(&[&["shardedgradscaler("], &["process_group="]]),
     of_words(&["clip"], unread_mesh::norms).with(&[
         &["norm("],
