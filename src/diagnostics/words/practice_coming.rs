@@ -28,6 +28,7 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft
         }
         Coming::ByOwnLoss { collective, loss, call } => by_own_loss(collective, loss, *call),
+        Coming::StopOfOne { flag, set, condition, waits } => stop_of_one(flag, *set, *condition, *waits),
         Coming::ByOwnData { collective, tested, call } => by_own_data(collective, tested, *call),
         Coming::ByPartialSum { collective, rank, test, call, at } => {
             by_partial_sum((collective, *rank), *test, (call, *at))
@@ -215,5 +216,21 @@ fn by_own_data(collective: &str, tested: &str, call: Place) -> Draft {
     draft.primary = "another answer on each rank".to_string();
     draft.labels.push(spot(call, "every rank has to come here".to_string()));
     draft.help.push(format!("call `{collective}` before the test, with zero where there is nothing"));
+    draft
+}
+
+fn stop_of_one(flag: &str, set: Place, condition: Place, waits: bool) -> Draft {
+    let title = format!(
+        "the first rank alone sets `{flag}`, and nothing tells the others: they go on, and wait for it for ever"
+    );
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    if waits {
+        draft.primary = "all ranks meet here, and learn nothing".to_string();
+        draft.labels.push(spot(set, "each rank reads its own".to_string()));
+    } else {
+        draft.primary = "each rank reads its own".to_string();
+    }
+    draft.labels.push(spot(condition, "holds on one rank".to_string()));
+    draft.help.push(format!("reduce or broadcast the decision on all ranks, and set `{flag}` to that"));
     draft
 }

@@ -12,6 +12,7 @@ pub fn slips(mistake: &Slip) -> Draft {
         | Slip::AskedNotGiven { .. }
         | Slip::MeshLeftOut { .. }
         | Slip::GroupOfOne { .. }
+        | Slip::NodesLeftOut { .. }
         | Slip::OtherAxes { .. }
         | Slip::FirstOfOther { .. }
         | Slip::AllRanksFactor { .. } => groups(mistake),
@@ -62,9 +63,10 @@ pub fn slips(mistake: &Slip) -> Draft {
     }
 }
 
-/// Slips about groups.
+/// Slips about groups, and about how many ranks there are.
 fn groups(mistake: &Slip) -> Draft {
     match mistake {
+        Slip::NodesLeftOut { function, parameter, own, takes } => nodes_left_out(function, parameter, *own, *takes),
         Slip::GroupForgotten { function, parameter, given } => {
             let title = format!(
                 "`{function}` calls itself without `{parameter}`: what is nested communicates over the default group"
@@ -140,5 +142,16 @@ fn all_ranks_factor(count: &str, over: &str, summed: Place, shared: Place) -> Dr
     draft.labels.push(spot(summed, format!("counts what the ranks of {over} have")));
     draft.labels.push(spot(shared, "these ranks share a batch, and are among all ranks too".to_string()));
     draft.help.push(format!("multiply by the number of ranks of {over}"));
+    draft
+}
+
+fn nodes_left_out(function: &str, parameter: &str, own: Place, takes: Place) -> Draft {
+    let title =
+        format!("`{function}` counts the ranks of one node: `{parameter}` is not given to it, and nothing reads it");
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title);
+    draft.primary = format!("leaves out `{parameter}`");
+    draft.labels.push(spot(own, "nothing reads it here".to_string()));
+    draft.labels.push(spot(takes, "one, if it is left out".to_string()));
+    draft.help.push(format!("give it `{parameter}`"));
     draft
 }

@@ -36,6 +36,8 @@ pub fn training(mistake: &Training) -> Draft {
         Training::AskedNorm { asked, divided } => asked_norm(*asked, *divided),
         Training::NormOperation { largest, operation, test } => norm_operation(*largest, operation, *test),
         Training::NormOneSide { largest, group, reduced } => norm_one_side(*largest, group.as_deref(), *reduced),
+        Training::NormSquared { made, squared, used } => norm_squared(*made, *squared, *used),
+        Training::NormOfEach { function, list, round, summed } => norm_of_each(function, list, *round, *summed),
         Training::NormsAveraged { root, used } => norms_averaged(*root, *used),
         Training::RootsSummed { used } => {
             let title = "norms are summed over the ranks, and not their squares: the sum is not the norm of the model";
@@ -106,6 +108,32 @@ fn marked_norm(mark: &str, asked: Place) -> Draft {
         .labels
         .push(spot(asked, format!("of a parameter with `{mark}` a rank has a part, and others count on one rank")));
     draft.help.push("all-reduce the sum of squares over the ranks that share the model".to_string());
+    draft
+}
+
+/// A sum of norms that is squared.
+fn norm_squared(made: Place, squared: Place, used: Place) -> Draft {
+    let title =
+        "norms are summed over the ranks and squared after it: the square of their sum is not the sum of their squares";
+    let mut draft = Draft::new(&codes::SHARD_NORM, title.to_string());
+    draft.primary = "adds up one root for each rank".to_string();
+    draft.labels.push(spot(made, "the norm of what this rank has".to_string()));
+    draft.labels.push(spot(squared, "squared here".to_string()));
+    draft.labels.push(spot(used, "makes the norm of all".to_string()));
+    draft.help.push("square the norm of each rank first, and sum that".to_string());
+    draft
+}
+
+/// Norms of the i-th parts of all ranks.
+fn norm_of_each(function: &str, list: &str, round: Place, summed: Place) -> Draft {
+    let title = format!(
+        "`{function}` sums the norm of one of `{list}` over the stages: each part of the model is clipped by another factor"
+    );
+    let mut draft = Draft::new(&codes::SHARD_NORM, title);
+    draft.primary = "sees one part of this rank's model".to_string();
+    draft.labels.push(spot(round, "each round has another part".to_string()));
+    draft.labels.push(spot(summed, "summed over the stages".to_string()));
+    draft.help.push(format!("call `{function}` once, with the parameters of all of `{list}`"));
     draft
 }
 

@@ -46,6 +46,8 @@ pub fn unshared(mistake: &Unshared) -> Draft {
             no_forward((model, class), wrapper.as_deref(), *wrapped)
         }
         Unshared::DrawnApart { rank, seeded, made } => drawn_apart(rank, *seeded, *made),
+        Unshared::DataDrawnApart { data, split, given } => data_drawn_apart(data, *split, *given),
+        Unshared::DimNotSeeded { given, missing, mesh } => dim_not_seeded(given, missing, *mesh),
         Unshared::PendingDropped { drops, waits, started, stepped } => {
             pending_dropped(drops, waits, *started, *stepped)
         }
@@ -375,5 +377,30 @@ fn pending_dropped(drops: &str, waits: &str, started: Place, stepped: Place) -> 
     draft.labels.push(spot(started, "goes on in the background".to_string()));
     draft.labels.push(spot(stepped, "reads the gradients".to_string()));
     draft.help.push(format!("call `{waits}` before the step"));
+    draft
+}
+
+fn data_drawn_apart(data: &str, split: Place, given: Place) -> Draft {
+    let title = format!(
+        "ranks that have parts of one model change the samples of `{data}` in other ways: the seed has the rank among all ranks in it"
+    );
+    let mut draft = Draft::new(&codes::SEED_OF_RANK, title);
+    draft.primary = "differs between ranks that have the same samples".to_string();
+    draft.labels.push(spot(split, "goes by the data-parallel rank".to_string()));
+    if given != split {
+        draft.labels.push(spot(given, "is given both".to_string()));
+    }
+    draft.help.push("seed by the data-parallel rank too".to_string());
+    draft
+}
+
+fn dim_not_seeded(given: &str, missing: &str, mesh: Place) -> Draft {
+    let title = format!(
+        "ranks along `{missing}` have other samples and draw the same numbers for them: the seeds differ along `{given}` alone"
+    );
+    let mut draft = Draft::new(&codes::SEED_OF_RANK, title);
+    draft.primary = format!("leaves out `{missing}`");
+    draft.labels.push(spot(mesh, "each rank of this mesh has samples of its own".to_string()));
+    draft.help.push(format!("name `{missing}` too"));
     draft
 }

@@ -141,7 +141,7 @@ fn sums_later(text: &str, call: usize) -> bool {
 }
 
 /// What takes a norm.
-const NORMS: &[&str] = &["norm", "vector_norm", "get_total_norm"];
+pub(super) const NORMS: &[&str] = &["norm", "vector_norm", "get_total_norm"];
 
 /// `total = vector_norm(stack(norms))`, `all_reduce(total)`, and `max_norm / (total + eps)`
 pub fn roots(view: &View<'_>, out: &mut Found) {
@@ -229,7 +229,7 @@ fn is_norm(view: &View<'_>, def: usize) -> bool {
 }
 
 /// Whether the default of a parameter of the function is the first order.
-fn has_first_order(view: &View<'_>) -> bool {
+pub(super) fn has_first_order(view: &View<'_>) -> bool {
     let code = view.code();
     near::has_any(code, &["norm_type: float = 1.0", "norm_type=1,", "norm_type=1)", "norm_type=1.0", "p=1)", "ord=1)"])
 }
@@ -257,7 +257,7 @@ fn is_changed(view: &View<'_>, total: LocalId, sum: usize) -> bool {
 }
 
 /// Where a bound is divided by what a variable holds after a step.
-fn clips(view: &View<'_>, total: LocalId, after: usize) -> Option<Place> {
+pub(super) fn clips(view: &View<'_>, total: LocalId, after: usize) -> Option<Place> {
     let held = flow(view, std::iter::once(total).collect(), after);
     let is = |o: &Operand| near::local(o).is_some_and(|l| held.contains(&l));
     let bound = |o: &Operand| {

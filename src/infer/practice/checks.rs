@@ -318,6 +318,12 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["to_local"], asked_norm::parts).with(&[&["to_local"], &["sqrt", "0.5"], &["dtensor"], &["grad"]]),
     of_collectives(asked_norm::averaged).with(&[&["sqrt("], &["get_world_size"], &["grad"], &["max_norm", "clip"]]),
     of_collectives(asked_norm::roots).with(&[&["norm("], &["all_reduce"], &["grad"], &["max_norm", "clip"]]),
+    of_collectives(norm_squared::summed).with(&[&["norm"], &["grad"], norm_squared::SQUARES, &["all_reduce"]]),
+    of_words(&["pp_mesh", "pp_group", "pipe"], norm_of_each::clipped).with(&[
+        norm_of_each::PARTS,
+        &["norm", "clip"],
+        &["for "],
+    ]),
     of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
     of_words(&["saved_tensors"], stale_block::blocks).with(&[&["def backward"], &[" % "], &["for "]]),
     of_words(unread_block::TAKES, unread_block::blocks)
@@ -429,6 +435,14 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["zip("],
     ]),
     of_words(&["_division"], division_switch::never_asked).with(&[&["def backward"]]),
+    of_names(stop_of_one::FLAGS, stop_of_one::set).with(&[&["trainer", "control"], &["zero", "rank", "main"]]),
+    of_names(nodes_left_out::NODES, nodes_left_out::called).with(&[nodes_left_out::NODES]),
+    of_words(&["init_device_mesh("], seed_dims::given).with(&[&["replicate", "shard"], &["seed", "determin", "rng"]]),
+    of_words(&["data_parallel_rank", "get_local_rank("], data_seed::drawn).with(&[
+        &["get_rank", ".rank"],
+        &["seed", "rng", "random"],
+        &["data_parallel_rank", "get_local_rank("],
+    ]),
     of_words(&["shardedgradscaler("], own_scaler::groups).with(&[&["shardedgradscaler("], &["process_group="]]),
     of_words(&["clip"], unread_mesh::norms).with(&[
         &["norm("],

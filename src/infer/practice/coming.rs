@@ -38,6 +38,8 @@ pub enum Coming {
     OperatorAs { collective: Name, argument: Name },
     /// A rank in a group is given where one among all ranks is expected; where it is asked for.
     GroupRoot { collective: Name, argument: Name, rank: Place },
+    /// The first rank alone sets a flag by which each rank leaves its loop; where, under which condition, and whether all meet at the place.
+    StopOfOne { flag: Name, set: Place, condition: Place, waits: bool },
     /// The number of a worker of a data loader is given as the rank among all.
     WorkerAsRank { function: Name, given: Name },
 }

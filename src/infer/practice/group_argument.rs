@@ -102,7 +102,7 @@ pub fn may_be_group(param: &Param) -> bool {
 }
 
 /// The function of the project that a step calls, all of whose arguments are seen.
-fn called<'a>(view: &View<'a>, step: usize) -> Option<(FuncRef, &'a [Arg])> {
+pub(super) fn called<'a>(view: &View<'a>, step: usize) -> Option<(FuncRef, &'a [Arg])> {
     let value = view.value(step)?;
     let Rvalue::Call { args, .. } = value else { return None };
     if args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar)) {
@@ -115,7 +115,7 @@ fn called<'a>(view: &View<'a>, step: usize) -> Option<(FuncRef, &'a [Arg])> {
 }
 
 /// Whether a function communicates over what a parameter is, which is None if it is left out.
-fn reduces_over(view: &View<'_>, at: FuncRef, param: &Param) -> bool {
+pub(super) fn reduces_over(view: &View<'_>, at: FuncRef, param: &Param) -> bool {
     let inner = near::other(view, at);
     let of = |o: &Operand| near::deep(&inner, &inner.expr(o)).mentions(param.local);
     defaults_to_none(view, at, param)

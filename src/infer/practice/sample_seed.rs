@@ -192,7 +192,7 @@ fn by_callers<'a>(view: &View<'a>, local: LocalId, depth: usize) -> Option<(Rc<V
 }
 
 /// Whether the rank among all ranks is added to other numbers in an expression. Divided, it is that of a set of ranks.
-fn has_rank(view: &View<'_>, expr: &Expr) -> bool {
+pub(super) fn has_rank(view: &View<'_>, expr: &Expr) -> bool {
     match expr {
         Expr::Binary(BinOp::Add | BinOp::Sub | BinOp::Mul, a, b) => has_rank(view, a) || has_rank(view, b),
         other => is_world_rank(view, other),

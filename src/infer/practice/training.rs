@@ -28,6 +28,10 @@ pub enum Training {
     NormOneSide { largest: bool, group: Option<Name>, reduced: Place },
     /// Norms of what ranks have are summed, and not their squares; the last step that makes the factor.
     RootsSummed { used: Place },
+    /// Norms of what ranks have are summed, and the sum is squared; where a norm is taken, the square, and where it scales gradients.
+    NormSquared { made: Place, squared: Place, used: Place },
+    /// A loop over the parts of a model clips each by a norm that is summed over the stages of the pipeline; the loop, and the sum.
+    NormOfEach { function: Name, list: Name, round: Place, summed: Place },
     /// Norms of all gradients are averaged over data-parallel ranks that have other experts than each other; where the root is taken, and what
     /// is clipped by the mean.
     NormsAveraged { root: Place, used: Place },

@@ -64,6 +64,10 @@ pub enum Unshared {
     NoForward { model: Name, class: Name, wrapper: Option<Name>, wrapped: Place },
     /// A model is drawn with a seed that has the rank in it, and an optimizer averages gradients over ranks; where it is seeded, and made.
     DrawnApart { rank: Name, seeded: Place, made: Place },
+    /// A data set has the samples of the data-parallel rank, and random numbers of the rank among all; what splits the samples, and where it is given both.
+    DataDrawnApart { data: Name, split: Place, given: Place },
+    /// Seeds differ along one of two dims of a mesh whose ranks have other samples, and not along the other; where the mesh is made.
+    DimNotSeeded { given: Name, missing: Name, mesh: Place },
     /// A method drops the handles that have completed, and nothing calls the one that waits for all; where a handle is made, and what steps.
     PendingDropped { drops: Name, waits: Name, started: Place, stepped: Place },
 }
