@@ -26,7 +26,8 @@ const JOBS: &[&str] = &["world_size", "num_", "n_gpu", "device", "distributed", 
 
 /// `if trainer.is_global_zero and asked(): trainer.should_stop = True`
 pub fn set(view: &View<'_>, out: &mut Found) {
-    let file = near::bare(view.file()).replace(LOGS, "");
+    let bare = |text: &str| near::bare(text).replace(LOGS, "");
+    let file = bare(view.file());
     if near::has_any(&file, TELLS) {
         return;
     }
@@ -39,7 +40,7 @@ pub fn set(view: &View<'_>, out: &mut Found) {
         if step.guards.iter().any(|g| asks(g.at)) || times_set(&file, &flag) != 1 {
             continue;
         }
-        let told = view.files.saying(&flag).any(|at| near::has_any(&near::bare(view.files[at].whole()), TELLS));
+        let told = view.files.saying(&flag).any(|at| near::has_any(&bare(view.files[at].whole()), TELLS));
         if told {
             return;
         }
