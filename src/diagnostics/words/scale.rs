@@ -143,12 +143,22 @@ fn further(draft: &mut Draft, mistake: &Mistake) {
     }
 }
 
-/// `all parameters`, or the name of a module in quotes.
+/// A name of which not all is shown, in bytes.
+const LONG: usize = 40;
+
+/// `all parameters`, or the name of a module in quotes; `module(..)` for a long call.
 fn named(who: &str) -> String {
     match who.split_once(", ") {
         Some((module, rest)) => format!("{} ({rest})", named(module)),
         None if who.contains(' ') => who.to_string(),
-        None => format!("`{}`", who.split('@').next().unwrap_or(who)),
+        None => {
+            let name = who.split('@').next().unwrap_or(who);
+            // Of a long call its function says enough.
+            match name.split_once('(').filter(|_| name.len() > LONG) {
+                Some((called, _)) => format!("`{called}(..)`"),
+                None => format!("`{name}`"),
+            }
+        }
     }
 }
 

@@ -24,6 +24,9 @@ const MAKERS: &[&str] = &["default_rng", "RandomState", "Random", "manual_seed",
 /// Dims of a mesh of ranks that have one sample.
 const OTHERS: &[&str] = &["\"tp\"", "'tp'", "\"pp\"", "'pp'", "\"mp\"", "'mp'", "\"cp\"", "'cp'", "\"sp\"", "'sp'"];
 
+/// Words of conditions about the number of ranks that have one sample.
+const SIZES: &[&str] = &["parallel", "world_size", "tp", "mp", "size"];
+
 /// `Masked(Stream(documents, get_data_parallel_rank()), default_rng([seed, dist.get_rank()]))`
 pub fn drawn(view: &View<'_>, out: &mut Found) {
     let refused = || near::refusals(view.file()).any(|line| near::has_any(line, &["== 1", "> 1", "!= 1"]));
@@ -34,7 +37,9 @@ pub fn drawn(view: &View<'_>, out: &mut Found) {
         let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(i) else {
             continue;
         };
-        if step.guards.iter().any(|g| test(view, g).is_some()) {
+        // Where a condition asks how many ranks have one sample, there may be one.
+        let asks = |at| near::has_any(&view.text(view.part(at, 0)).to_lowercase(), SIZES);
+        if step.guards.iter().any(|g| test(view, g).is_some() || asks(g.at)) {
             continue;
         }
         let Some(name) = near::written_name(view, value) else { continue };
@@ -56,12 +61,17 @@ fn seed(view: &View<'_>, call: usize, arg: &Arg) -> Option<Place> {
         Expr::Build(items) => items.iter().any(|e| has_rank(view, e)),
         other => has_rank(view, &other),
     };
+    // What waits for another try, or shuffles, draws nothing for a sample.
+    let otherwise = |name: &str| ["retry", "backoff", "wait", "jitter"].iter().any(|word| name.contains(word));
+    if matches!(&arg.kind, ArgKind::Keyword(name) if otherwise(name)) {
+        return None;
+    }
     match near::deep(view, &view.expr(&arg.value)) {
         Expr::Call { callee, args, step } if callee.last_name().is_some_and(|name| MAKERS.contains(&name)) => {
             args.first().filter(|(_, e)| rank(e)).map(|_| view.place(view.steps[step].id))
         }
         other => {
-            let named = matches!(&arg.kind, ArgKind::Keyword(name) if near::has_part(name, "seed"));
+            let named = matches!(&arg.kind, ArgKind::Keyword(name) if name == "seed" || name.ends_with("_seed"));
             (named && matches!(other, Expr::Binary(..)) && has_rank(view, &other))
                 .then(|| view.place(view.steps[call].id))
         }

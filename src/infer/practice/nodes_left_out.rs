@@ -9,7 +9,8 @@ use super::near;
 use super::only_some::callee;
 use super::slips::Slip;
 use super::view::View;
-use crate::ir::{ArgKind, Const, FuncKind, Operand, Rvalue};
+use crate::ir::{ArgKind, BinOp, Const, FuncKind, LocalId, Operand, Rvalue, Stmt};
+use crate::source::Name;
 
 /// How numbers of nodes are called.
 pub const NODES: &[&str] = &["num_nodes", "n_nodes", "nnodes", "nodes", "number_of_nodes"];
@@ -19,7 +20,9 @@ const DEVICES: &[&str] = &["device", "gpu", "per_node", "local_size", "local_wor
 
 /// `rounds(devices)` in a function with `num_nodes`, which nothing reads, where `rounds(devices, num_nodes=1)` divides by both
 pub fn called(view: &View<'_>, out: &mut Found) {
-    if view.func.kind != FuncKind::Function || view.code().contains("locals()") {
+    if view.func.kind != FuncKind::Function
+        || near::has_any(view.code(), &["locals()", "world_size /", "WORLD_SIZE", "del "])
+    {
         return;
     }
     let params = view.func.params.iter().filter(|p| NODES.contains(&p.name.as_str()));
@@ -41,7 +44,15 @@ pub fn called(view: &View<'_>, out: &mut Found) {
             let given = position.checked_sub(bound).and_then(|at| view.argument(args, at, &own.name));
             let inner = near::shared(view, at);
             let one = near::default_of(&inner, position).is_some_and(|default| default == Const::Int(1));
-            if given.is_some() || !one || !inner.is_read(func.params[position].local) {
+            if given.is_some() || !one || !counts(&inner, func.params[position].local) {
+                continue;
+            }
+            // What is computed may be meant for one node, and the devices those of all of them.
+            let names: Vec<Name> = view.binds(i).iter().map(|l| view.local_name(*l).to_lowercase()).collect();
+            let stored = names.iter().any(|name| name.contains("node")) || names.iter().all(|name| !is_name(name));
+            let refused =
+                || near::refusals(view.code()).any(|line| near::has_any(line, DEVICES) || line.contains("world"));
+            if stored || refused() || given_product(view) || view.code().to_lowercase().contains("hybrid") {
                 continue;
             }
             let (function, parameter) = (func.name.clone(), own.name.clone());
@@ -55,6 +66,35 @@ pub fn called(view: &View<'_>, out: &mut Found) {
             return;
         }
     }
+}
+
+/// Whether a function multiplies or divides by a number that it is given, or hands it on to one that may.
+fn counts(inner: &View<'_>, number: LocalId) -> bool {
+    let is = |o: &Operand| inner.expr(o).any(&mut |e| *e == Expr::Local(number));
+    inner.steps.iter().any(|step| match step.stmt {
+        Stmt::Assign {
+            value: Rvalue::Binary { op: BinOp::Mul | BinOp::Div | BinOp::FloorDiv, left, right }, ..
+        } => is(left) || is(right),
+        Stmt::Assign { value: Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }, .. } => {
+            args.iter().any(|arg| matches!(arg.value, Operand::Local(l) if l == number))
+        }
+        _ => false,
+    })
+}
+
+/// Whether a variable has a name of its own.
+fn is_name(name: &str) -> bool {
+    name.starts_with(|c: char| c.is_alphabetic() || c == '_')
+}
+
+/// Whether anything gives the function at hand a product, as what makes the number of all devices of that of a node, or one node.
+fn given_product(view: &View<'_>) -> bool {
+    let called = format!("{}(", view.func.name);
+    let product = |line: &str| {
+        line.split_once(called.as_str())
+            .is_some_and(|(_, args)| [" * ", " // ", " / ", "world", "=1"].iter().any(|op| args.contains(op)))
+    };
+    view.files.saying(&called).any(|file| view.files[file].whole().lines().any(product))
 }
 
 /// Whether a number is that of the devices of one node, by its name.

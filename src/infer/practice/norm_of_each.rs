@@ -70,7 +70,15 @@ pub fn clipped(view: &View<'_>, out: &mut Found) {
 /// Whether the list may have one part alone where a step is reached.
 fn may_be_right(view: &View<'_>, step: usize, list: &Name) -> bool {
     let counted = |line: &str| line.contains("len(") && line.contains(list.as_str());
-    view.steps[step].guards.iter().any(|g| counted(view.text(view.part(g.at, 0))))
+    // `self.model_parts = [stage.submod]`, and `(model,) = model_parts`
+    let alone = format!("{list} = [");
+    let one = |line: &str| {
+        let items = line.split_once(alone.as_str()).map(|(_, items)| items);
+        items.is_some_and(|items| !items.contains(',') && !items.contains(" for ") && !items.trim().is_empty())
+            || line.contains(list.as_str()) && (line.contains(",) = ") || line.contains("] = "))
+    };
+    view.file().lines().any(one)
+        || view.steps[step].guards.iter().any(|g| counted(view.text(view.part(g.at, 0))))
         || near::refusals(view.file()).any(counted)
 }
 

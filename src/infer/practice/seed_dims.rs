@@ -49,11 +49,36 @@ pub fn given(view: &View<'_>, out: &mut Found) {
                 (false, true) => (shards, replicas),
                 _ => continue,
             };
+            // Another seed may follow, and there may be one rank along the other dim.
+            let called = format!("{}(", view.project.func(at).name);
+            let alone = ["== 1", "> 1", "(1,", ", 1)", "=1,", "=1)"];
+            if !step.guards.is_empty()
+                || file.matches("seed(").count() > 3
+                || file.matches(&called.to_lowercase()).count() != 2
+                || file.matches("manual_seed(").count() != 1
+                || file
+                    .lines()
+                    .any(|line| near::has_any(line, &["mesh", "replica", "shard"]) && near::has_any(line, &alone))
+            {
+                continue;
+            }
+            // The seed may have the other number in it already.
+            let counted = |line: &str| line.contains(missing.as_str()) && line.contains("rank");
+            if view.code().lines().any(counted) || may_grow(view, &arg.value) {
+                continue;
+            }
             let mistake = Unshared::DimNotSeeded { given: given.clone(), missing: missing.clone(), mesh };
             out.push((view.part(step.id, 1 + n), Practice::Unshared(mistake)));
             return;
         }
     }
+}
+
+/// Whether a list of dims may have more of them later.
+fn may_grow(view: &View<'_>, given: &Operand) -> bool {
+    let Some(name) = near::local(given).map(|local| view.local_name(local)) else { return false };
+    let code = view.code();
+    [".append(", ".extend(", ".insert(", " +="].iter().any(|change| code.contains(&format!("{name}{change}")))
 }
 
 /// The names that a tuple or list is made of.

@@ -248,6 +248,11 @@ impl<'a> Run<'a> {
                     (Val::Tensor(t), Val::Tensor(u)) => Val::Tensor(Tensor { rows: u.rows.clone(), ..t.clone() }),
                     _ => input.clone(),
                 };
+                // What is counted on each rank is known of all of them.
+                if matches!(one, Val::Num(_)) {
+                    let place = self.place(state, id);
+                    state.counted.push((axes.clone(), place));
+                }
                 if let Some(list) = state.lists.get_mut(l) {
                     (list.items, list.length) = (vec![one], Some(size));
                 }

@@ -1,0 +1,23 @@
+# RIGHT: unpacking refuses more than one part.
+import torch
+import torch.distributed as dist
+
+
+@torch.no_grad()
+def clip_grad_norm_(parameters, max_norm, norm_type=2.0, pp_mesh=None):
+    parameters = list(parameters)
+    grads = [p.grad for p in parameters if p.grad is not None]
+    total_norm = torch.nn.utils.get_total_norm(grads, norm_type)
+    if pp_mesh is not None:
+        total_norm **= norm_type
+        dist.all_reduce(total_norm, op=dist.ReduceOp.SUM, group=pp_mesh.get_group())
+        total_norm **= 1.0 / norm_type
+    torch.nn.utils.clip_grads_with_norm_(parameters, max_norm, total_norm)
+    return total_norm
+
+
+def finish(model_parts, opt, mesh):
+    (only,) = model_parts
+    for part in model_parts:
+        clip_grad_norm_(part.parameters(), 1.0, pp_mesh=mesh["pp"])
+    opt.step()
