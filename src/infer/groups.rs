@@ -418,13 +418,12 @@ impl Machine<'_> {
         for at in memchr::memmem::find_iter(text.as_bytes(), &set).filter(called) {
             let group = text.get(at + set.len()..).and_then(|rest| rest.split(')').next()).unwrap_or_default();
             let around = u32::try_from(at).ok().and_then(|at| self.project.func_around(module, Span::new(at, at)));
-            let starts = around.is_some_and(|func| self.project.func(func).name == "__init__");
-            // What is handed on may be another group in each call.
+            // What is handed on may be another group in each call, but for constructors, with which the program starts.
             let handed_on = around.is_some_and(|func| {
                 let func = self.project.func(func);
-                func.is_generator || func.params.iter().any(|param| param.name == group)
+                func.name != "__init__" && (func.is_generator || func.params.iter().any(|param| param.name == group))
             });
-            if before.is_some_and(|before| before != group) || handed_on && !starts {
+            if before.is_some_and(|before| before != group) || handed_on {
                 return true;
             }
             before = Some(group);

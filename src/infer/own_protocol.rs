@@ -47,15 +47,7 @@ const ARGUMENTS: usize = 400;
 /// The rule, if the project has one of its own.
 pub fn own_protocol(project: &Project, rules: &RuleBook, files: &Files, settings: &Settings) -> Option<ProtocolRule> {
     let reducers: Vec<&Reducer> = settings.reducers().all.iter().filter(|r| !is_over_data(files, r)).collect();
-    let mut axes: Option<Vec<Name>> = None;
-    for reducer in &reducers {
-        let own = of_marks(rules, reducer)?;
-        if axes.as_ref().is_some_and(|known| *known != own) {
-            return None;
-        }
-        axes = Some(own);
-    }
-    let axes = axes?;
+    let axes = of_marks(rules, &reducers)?;
     let fits = |reducer: &&Reducer| reducer.may_sum_over(|own| axes.contains(own));
     let averages = |r: &&Reducer| {
         let text = files[r.place.file].slice(project.func(r.func).span);
@@ -105,13 +97,14 @@ pub fn is_over_data(files: &Files, reducer: &Reducer) -> bool {
     words.any(|word| OF_DATA.contains(&word))
 }
 
-/// The axes of the marks by which alone a reducer chooses.
-fn of_marks(rules: &RuleBook, reducer: &Reducer) -> Option<Vec<Name>> {
-    let mut axes: Option<&Vec<Name>> = None;
-    if reducer.through.is_some() || reducer.when.is_empty() || reducer.when.iter().any(Vec::is_empty) {
+/// The axes of the marks by which alone reducers choose, if they are the same ones.
+fn of_marks(rules: &RuleBook, reducers: &[&Reducer]) -> Option<Vec<Name>> {
+    let takes_all = |r: &&Reducer| r.through.is_some() || r.when.is_empty() || r.when.iter().any(Vec::is_empty);
+    if reducers.iter().any(takes_all) {
         return None;
     }
-    for test in reducer.when.iter().flatten() {
+    let mut axes: Option<&Vec<Name>> = None;
+    for test in reducers.iter().flat_map(|r| r.when.iter().flatten()) {
         let Test::Mark(mark) = test else { return None };
         let rule = rules.mark(mark).filter(|rule| rule.set == AxisType::R && rule.unless.is_none())?;
         if axes.is_some_and(|known| *known != rule.axes) {

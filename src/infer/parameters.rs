@@ -74,11 +74,8 @@ impl Machine<'_> {
                 // Not summed here: the one reducer that takes it does not run in this configuration.
                 let off = by_name.as_ref().is_some_and(|f| f.eval(&world.facts) == Outcome::Decided(false));
                 // A program without a framework may have parameters of each rank, and change others without their gradients.
-                let is_own = || {
-                    let updates = || text(self.class_place(class)).contains("no_grad");
-                    rule.packages.is_empty() && (may_differ_by_rank(name, text(home)) || updates())
-                };
-                if is_own() {
+                let updates = || text(self.class_place(class)).contains("no_grad");
+                if rule.packages.is_empty() && (may_differ_by_rank(name, text(home)) || updates()) {
                     continue;
                 }
                 let whole = || whole_of_layer || self.is_whole(class, module, name, home) || alike();

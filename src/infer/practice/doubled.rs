@@ -4,7 +4,7 @@
 
 use super::expr::Expr;
 use super::found::{Practice, Scales};
-use super::marking::mark_set;
+use super::marking::{mark_set, mark_value};
 use super::reducers::{Reducer, Test};
 use super::view::View;
 use super::{Class, Found, Lint, data_sum, near, partition, whose};
@@ -283,22 +283,13 @@ pub fn marked_twice<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         let Some(rule) = lint.rules.mark(&mark).filter(|r| r.set == AxisType::R) else { continue };
         let tensor = rule.axes.iter().all(|a| splits(lint, a));
         let own = matches!(&target, Expr::Attr(base, _) if matches!(**base, Expr::Local(_)));
-        let value = set_to(step.stmt).map(|o| init.through(o));
+        let value = mark_value(step.stmt).map(|o| init.through(o));
         let off = matches!(value, Some(Expr::Const(crate::ir::Const::Bool(false))));
         let part = parts.iter().find(|(e, _, guards)| *e == target && around(at).starts_with(guards));
         if let Some((_, part, _)) = part.filter(|_| own && tensor && !off) {
             let mistake = Scales::PartSummed { axes: rule.axes.clone(), part: *part, sum: Some(mark) };
             out.push((init.place(step.id), Practice::Scales(mistake)));
         }
-    }
-}
-
-/// The value that a mark is set to.
-pub fn set_to(stmt: &Stmt) -> Option<&Operand> {
-    match stmt {
-        Stmt::SetAttr { value, .. } => Some(value),
-        Stmt::Assign { value: Rvalue::Call { args, .. }, .. } => args.get(2).map(|a| &a.value),
-        _ => None,
     }
 }
 

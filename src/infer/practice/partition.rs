@@ -5,7 +5,7 @@
 
 use super::expr::Expr;
 use super::found::Practice;
-use super::marking::{mark_set, own_names};
+use super::marking::{mark_set, mark_value, own_names};
 use super::view::View;
 use super::{Class, Found, Lint, class_marks, divided, near};
 use crate::ir::{Arg, ArgKind, Const, Operand, Rvalue, Stmt};
@@ -226,7 +226,7 @@ fn marked_by<'a>(view: &View<'a>, args: &'a [Arg], helper: &View<'_>) -> Option<
         let (target, mark) = mark_set(helper, step.stmt)?;
         view.rules.mark(&mark).filter(|rule| rule.set == AxisType::V)?;
         let yes = Expr::Const(Const::Bool(true));
-        let set = helper.expr(super::doubled::set_to(step.stmt)?);
+        let set = helper.expr(mark_value(step.stmt)?);
         let holds = set == yes || given(&set).is_some_and(|told| view.through(told) == yes);
         given(&target).filter(|_| holds).map(|tensor| view.expr(tensor))
     })

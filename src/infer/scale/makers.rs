@@ -43,9 +43,8 @@ impl Run<'_> {
     }
 
     /// An object of the class of a method after the method that prepares it.
-    pub fn prepared(&mut self, at: FuncRef, (state, object): (State, Val)) -> (State, Val) {
+    pub fn prepared(&mut self, at: FuncRef, (mut state, object): (State, Val)) -> (State, Val) {
         let Some(maker) = self.maker(at) else { return (state, object) };
-        let mut state = state;
         let before = state.clone();
         let mut args = Slots::default();
         for (i, param) in self.project.func(maker).params.iter().enumerate() {
