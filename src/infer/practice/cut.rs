@@ -132,6 +132,7 @@ fn report_mixed(view: &View<'_>, cuts: &[Cut], returned: u128, out: &mut Found) 
                 && returned & through(*j) != 0
                 && o.how == Communicates::Differentiable
                 && !o.splits
+                && !(cut.how == Communicates::InPlace && (o.equal || cut.input & through(*j) != 0))
                 && !apart(o, cut)
                 && whole(o.input, cut.input)
                 && o.input & cut.input & containers == 0

@@ -51,6 +51,8 @@ pub struct Cut {
     pub axes: Option<Vec<Name>>,
     /// Its backward gathers parts and sums nothing.
     pub splits: bool,
+    /// Its backward takes the gradient of its result for that of every rank.
+    pub equal: bool,
     /// The step of the function that is looked at.
     pub step: usize,
     /// Where the function is called that holds it.

@@ -140,10 +140,14 @@ fn calls(view: &View<'_>, step: usize, method: &str) -> bool {
     matches!(view.value(step), Some(Rvalue::CallMethod { name, .. }) if name == method)
 }
 
-/// Whether a function gives back a value as it is: its callers may reduce it.
+/// Whether a function gives back a value as it is, alone or beside others: its callers may reduce it.
 fn is_given_back(view: &View<'_>, value: LocalId) -> bool {
+    let is_it = |o: &Operand| near::local(o) == Some(value) || view.through(o) == Expr::Local(value);
     view.steps.iter().any(|step| match step.stmt {
-        Stmt::Return { value: given } => near::local(given) == Some(value) || view.through(given) == Expr::Local(value),
+        Stmt::Return { value: given } => match view.source(given) {
+            Some((_, built @ Rvalue::Build { .. })) => near::items(built).unwrap_or_default().into_iter().any(is_it),
+            _ => is_it(given),
+        },
         _ => false,
     })
 }

@@ -448,9 +448,7 @@ impl<'a> Run<'a> {
                 None => Val::Named(self.text(state, id)),
             };
         }
-        if does == "object-collective" {
-            self.objects_gathered(args, state);
-        }
+        self.objects(id, does, args, state);
         if does == "state-object"
             && let Some(Entry::Intrinsic(rule)) = self.rules.get(path)
             && let Some(object) = rule.role("object")

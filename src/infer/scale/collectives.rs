@@ -259,7 +259,11 @@ impl<'a> Run<'a> {
                 Val::Named(self.text(state, id))
             }
             (Form::Result, _) => value,
-            _ => Val::Named(self.text(state, id)),
+            _ => {
+                // What is counted in the buffer is what all ranks have.
+                state.unsettled |= matches!(input, Val::Mask | Val::Named(_)) && call.rule.form == Form::IntoOutput;
+                Val::Named(self.text(state, id))
+            }
         }
     }
 }

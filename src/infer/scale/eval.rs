@@ -4,7 +4,7 @@
 use super::Run;
 use super::conditional::{asks_rank, asks_whether};
 use super::groups;
-use super::placeholder::Read;
+use super::placeholder::{Read, holds_place};
 use super::value::{Num, Part, State, Tensor, Test, Val, What, last};
 use crate::ir::{BinOp, BuildKind, CmpOp, Const, Item, Operand, Rvalue, StmtId, UnOp};
 use crate::project::{FuncRef, Resolved};
@@ -275,11 +275,12 @@ impl<'a> Run<'a> {
             (Val::Tuple(items) | Val::Pack(items), Some(n)) if n < items.len() => items[n].clone(),
             (Val::List(list), _) => {
                 let list = &state.lists[*list];
-                match (list.items.as_slice(), at) {
-                    (items, Some(n)) if list.length.is_none() && n < items.len() => items[n].clone(),
-                    ([one], _) => one.clone(),
-                    _ => Val::Named(self.text(state, id)),
-                }
+                let item = match (list.items.as_slice(), at) {
+                    (items, Some(n)) if list.length.is_none() && n < items.len() => Some(&items[n]),
+                    ([one], _) => Some(one),
+                    _ => None,
+                };
+                item.filter(|v| !holds_place(v)).cloned().unwrap_or_else(|| Val::Named(self.text(state, id)))
             }
             (Val::Dict(items), _) => {
                 let found = index.text().and_then(|k| items.iter().find(|(n, _)| n == k));

@@ -3,6 +3,7 @@
 
 use super::super::autograd::UNNAMED;
 use super::super::shared::Shared;
+use super::placeholder::holds_place;
 use super::slots::Slots;
 use super::value::{ClassId, Flow, Frame, List, Num, State, Tensor, Test, Val};
 use super::{MOST_STATES, Run, round};
@@ -245,6 +246,7 @@ impl<'a> Run<'a> {
         state: &mut State,
     ) {
         let whole = self.operand(value, state);
+        let of_list = matches!(whole, Val::List(_));
         let items: Option<Vec<Val>> = match whole {
             Val::Tuple(items) | Val::Pack(items) if items.len() == before.len() && star.is_none() => Some(items),
             Val::List(id) if star.is_none() => state
@@ -257,7 +259,8 @@ impl<'a> Run<'a> {
         let Some(at) = state.frames.last().map(|f| f.at) else { return };
         for (i, local) in before.iter().chain(star).chain(after).enumerate() {
             let name = self.project.func(at).locals()[*local].name.clone();
-            let one = items.as_ref().and_then(|v| v.get(i)).cloned().unwrap_or(Val::Named(name));
+            let one = items.as_ref().and_then(|v| v.get(i)).filter(|v| !(of_list && holds_place(v)));
+            let one = one.cloned().unwrap_or(Val::Named(name));
             let one = self.christened(state, *local, &one).unwrap_or(one);
             state.set(*local, one);
         }

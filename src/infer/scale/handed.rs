@@ -4,10 +4,11 @@
 
 use super::Run;
 use super::calls::Args;
+use super::eval::replace;
 use super::value::{State, Val};
 use crate::infer::practice::expr::Expr;
 use crate::infer::practice::near;
-use crate::ir::{BinOp, Const, Rvalue, Stmt};
+use crate::ir::{BinOp, Const, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, FuncRef, ModuleId};
 use crate::source::{Name, Place};
 use crate::types::Scale;
@@ -157,8 +158,17 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// What collectives of objects, and those with a root, leave.
+    pub fn objects(&self, id: StmtId, does: &str, args: &Args, state: &mut State) {
+        match does {
+            "object-collective" => self.objects_gathered(id, args, state),
+            "rooted-collective" => self.sent(id, args, state),
+            _ => {}
+        }
+    }
+
     /// Objects of all ranks in a list: each entry is what one rank has.
-    pub fn objects_gathered(&self, args: &Args, state: &mut State) {
+    fn objects_gathered(&self, id: StmtId, args: &Args, state: &mut State) {
         let axes = match args.get(2, "group") {
             None => Some(state.everyone()),
             Some(group) => state.axes(group),
@@ -168,6 +178,16 @@ impl<'a> Run<'a> {
             && let Some(list) = state.lists.get_mut(*list)
         {
             (list.items, list.length) = (vec![one.clone()], Some(Scale::size(&axes)));
+            let place = self.place(state, id);
+            state.counted.push((axes, place));
+        }
+    }
+
+    /// Numbers that go to one rank, or come from one: each of them may be anything afterwards.
+    fn sent(&self, id: StmtId, args: &Args, state: &mut State) {
+        let unknown = Val::Named(self.text(state, id));
+        for number in args.plain.iter().filter(|v| matches!(v, Val::Num(_))) {
+            replace(state, number, &unknown);
         }
     }
 

@@ -572,9 +572,11 @@ impl<'a> Run<'a> {
         match name {
             "parameters" => Some(Val::Params(Some(m))),
             "named_parameters" => Some(Val::Tuple(vec![Val::ParamName, Val::Params(Some(m))])),
+            // One of them is not the whole: a loop may ask which one it is, and take its parameters alone.
             "modules" => {
-                let parts = std::iter::once(m).chain(state.wrapped_parts(m)).map(Val::Module).collect();
-                Some(state.list(parts, None))
+                let parts: Vec<Val> = state.wrapped_parts(m).into_iter().map(Val::Module).collect();
+                let whole = (!parts.is_empty()).then_some(Val::Module(m));
+                (!parts.is_empty()).then(|| state.list(whole.into_iter().chain(parts).collect(), None))
             }
             "to" | "cuda" | "train" | "eval" | "half" | "bfloat16" | "float" => Some(Val::Module(m)),
             "zero_grad" => {
@@ -692,6 +694,10 @@ impl<'a> Run<'a> {
                 };
                 let axes = state.expand(dim);
                 Some(if name == "size" { state.num(Scale::size(&axes)) } else { Val::Group(axes) })
+            }
+            // What is fixed is no model that is trained: see `trainers::is_module`.
+            "requires_grad_" if args.plain.first() == Some(&Val::Const(Const::Bool(false))) => {
+                Some(Val::Named(Name::from(format!("{text}.requires_grad_()"))))
             }
             _ if SAME.contains(&name) || COPIES.contains(&name) => Some(Val::Named(text.clone())),
             _ => {

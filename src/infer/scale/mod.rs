@@ -36,6 +36,7 @@ mod round;
 mod same;
 mod slots;
 pub mod table;
+mod together;
 mod trainers;
 mod unsure;
 pub mod value;

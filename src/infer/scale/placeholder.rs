@@ -18,6 +18,11 @@ pub enum Read {
     Item,
 }
 
+/// Whether an entry of a list stands there for one that is put in its place: no code reads `None` out of `[None] * n`.
+pub fn holds_place(entry: &Val) -> bool {
+    *entry == Val::Const(Const::None)
+}
+
 impl Run<'_> {
     /// The value of a name, or the name itself where the value only holds its place: one process, as long as nothing has asked how many.
     pub fn unless_set_again(&self, value: Val, name: &Name, read: Read, state: &State) -> Val {

@@ -5,6 +5,7 @@
 use super::eval::TOKENS;
 use super::eval::may_count_ranks;
 use super::groups::{Kind, WORLD, kind};
+use super::together::are_sure;
 use super::value::{Class, Event, State, Tensor, Term, What};
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Factor, Monomial, Scale};
@@ -77,7 +78,7 @@ pub fn judge(
     right: &mut bool,
 ) -> Option<Mistake> {
     let mut classes: Vec<&Class> = state.trained().filter(|c| !c.total().1.is_empty()).collect();
-    classes.sort_by_key(|c| c.is_expert() || c.total().1.iter().any(is_of_experts));
+    classes.sort_by_key(|c| reaches_experts(c));
     let dense: AxisSet = classes.iter().filter(|c| !c.is_expert()).flat_map(|c| data(&c.total().1)).collect();
     let dense = if dense.iter().any(|a| kind(a) == Kind::Data && !is_of_experts(a)) {
         dense.iter().filter(|a| !is_of_experts(a)).cloned().collect()
@@ -399,8 +400,16 @@ fn is_coefficient(name: &str) -> bool {
     let last = name.rsplit('.').next().unwrap_or(name).to_lowercase();
     let may_divide =
         last.split('_').any(|part| INVERSE.contains(&part)) || name.contains("**") || may_count_ranks(name);
-    !name.contains(['[', '(']) && !accumulates(name) && !may_divide
+    // What a caller hands over may be anything, unless its name says what it is for.
+    let is_told = name.contains('.') || last.split('_').any(|part| WEIGHTS.iter().any(|w| part.starts_with(w)));
+    !name.contains(['[', '(']) && !accumulates(name) && !may_divide && is_told
 }
+
+/// How parts of names of numbers begin that weigh losses.
+const WEIGHTS: &[&str] = &[
+    "coef", "weight", "alpha", "beta", "gamma", "delta", "lam", "tau", "temp", "kl", "ratio", "eps", "mu", "w",
+    "strength", "margin", "aux", "penalty", "reg",
+];
 
 /// Parts of names of numbers that may be one over the number of ranks.
 const INVERSE: &[&str] = &["inv", "inverse", "scale", "norm", "recip", "reciprocal"];
@@ -557,53 +566,72 @@ fn axis(factor: &Factor) -> Option<Axis> {
     }
 }
 
-/// Two classes of parameters compared with each other.
+/// Whether parameters are those of experts, or summed over their ranks: they come after what they are compared with.
+fn reaches_experts(class: &Class) -> bool {
+    class.is_expert() || class.total().1.iter().any(is_of_experts)
+}
+
+/// Two classes of parameters that carry different factors, if there are two such classes for sure.
 fn relative(state: &State, classes: &[&Class], dense: &AxisSet, declared: Declared) -> Option<Mistake> {
     for (i, class) in classes.iter().enumerate() {
         for other in classes.iter().take(i) {
-            let of_experts = |c: &Class| c.is_expert() || c.total().1.iter().any(is_of_experts);
-            // Modules of their own may have losses of their own.
-            if class.module != other.module && !of_experts(class) && !of_experts(other) && !declared.mean {
-                continue;
-            }
-            let ((a, over), (b, all)) = (class.total(), other.total());
-            let (a, b) = (in_parts(state, &a), in_parts(state, &b));
-            let Some(ratio) = a.over(&b).known().cloned() else { continue };
-            if ratio.powers().any(|(f, _)| matches!(f, Factor::Named(_))) {
-                continue;
-            }
-            let (Some(carried), Some(theirs)) = (a.known(), b.known()) else { continue };
-            let whole: AxisSet = data(&all).into_iter().collect();
-            let explicit = carried.only(|_| true);
-            let explicit = Scale::Known(explicit).times(&Scale::Known(theirs.only(|_| true)));
-            let Some(explicit) = explicit.known() else { continue };
-            let layouts = Layouts::of(state, &[class, other], explicit, &whole, dense);
-            let mut layouts = layouts;
-            layouts.may_count(&[&a, &b.inverse()]);
-            let sizes = ratio.only(|f| !matches!(f, Factor::Named(_)));
-            let Some(factor) = layouts.settled(&sizes, declared.mean) else { continue };
-            // The one whose factor is not that of its own sum is the one that is wrong.
-            let (who, than, factor, over) = match class.is_expert() || !other.is_expert() {
-                true => (class, other, factor, over),
-                false => (other, class, Scale::Known(factor).inverse().known()?.clone(), all),
+            let Some(mistake) = differing(state, class, other, dense, declared) else { continue };
+            let about = |c: &&Class| c.module == class.module || c.module == other.module;
+            let mut all: Vec<&Class> = state.trained().filter(about).collect();
+            all.sort_by_key(|c| reaches_experts(c));
+            // A class that nothing reduces is compared with none.
+            let is_reduced = |c: &Class| !c.total().1.is_empty();
+            let at_odds = |later: usize, earlier: usize| {
+                let both = is_reduced(all[later]) && is_reduced(all[earlier]);
+                both && differing(state, all[later], all[earlier], dense, declared).is_some()
             };
-            let (place, call) = shown(&who.events, &who.always.2)?;
-            // A helper that serves both is right; the call is not.
-            let shared = than.events.iter().any(|e| e.place == place);
-            let mut events: Vec<Event> = who.always.2.iter().chain(&who.events).cloned().collect();
-            events.extend(than.events.iter().chain(&than.always.2).cloned());
-            return Some(Mistake {
-                wrong: Wrong::Than(name(than, state)),
-                place: call.filter(|_| shared).unwrap_or(place),
-                who: name(who, state),
-                factor,
-                summed: over,
-                events,
-                beside: false,
-            });
+            if are_sure(&all, &at_odds) {
+                return Some(mistake);
+            }
         }
     }
     None
+}
+
+/// Two classes of parameters compared with each other.
+fn differing(state: &State, class: &Class, other: &Class, dense: &AxisSet, declared: Declared) -> Option<Mistake> {
+    // Modules of their own may have losses of their own.
+    if class.module != other.module && !reaches_experts(class) && !reaches_experts(other) && !declared.mean {
+        return None;
+    }
+    let ((a, over), (b, all)) = (class.total(), other.total());
+    let (a, b) = (in_parts(state, &a), in_parts(state, &b));
+    let ratio = a.over(&b).known().cloned()?;
+    if ratio.powers().any(|(f, _)| matches!(f, Factor::Named(_))) {
+        return None;
+    }
+    let (carried, theirs) = (a.known()?, b.known()?);
+    let whole: AxisSet = data(&all).into_iter().collect();
+    let explicit = carried.only(|_| true);
+    let explicit = Scale::Known(explicit).times(&Scale::Known(theirs.only(|_| true)));
+    let mut layouts = Layouts::of(state, &[class, other], explicit.known()?, &whole, dense);
+    layouts.may_count(&[&a, &b.inverse()]);
+    let sizes = ratio.only(|f| !matches!(f, Factor::Named(_)));
+    let factor = layouts.settled(&sizes, declared.mean)?;
+    // The one whose factor is not that of its own sum is the one that is wrong.
+    let (who, than, factor, over) = match class.is_expert() || !other.is_expert() {
+        true => (class, other, factor, over),
+        false => (other, class, Scale::Known(factor).inverse().known()?.clone(), all),
+    };
+    let (place, call) = shown(&who.events, &who.always.2)?;
+    // A helper that serves both is right; the call is not.
+    let shared = than.events.iter().any(|e| e.place == place);
+    let mut events: Vec<Event> = who.always.2.iter().chain(&who.events).cloned().collect();
+    events.extend(than.events.iter().chain(&than.always.2).cloned());
+    Some(Mistake {
+        wrong: Wrong::Than(name(than, state)),
+        place: call.filter(|_| shared).unwrap_or(place),
+        who: name(who, state),
+        factor,
+        summed: over,
+        events,
+        beside: false,
+    })
 }
 
 /// Axes that are not summed over, and a mean of means where one over all tokens is declared.

@@ -16,6 +16,7 @@ use crate::ir::{Arg, ArgKind, Func, LocalId, Operand, ParamKind, Rvalue, Stmt, S
 use crate::project::{FuncRef, Resolved};
 use crate::rules::{Form, Pattern, Transition};
 use crate::source::Name;
+use crate::types::AxisType;
 use rustc_hash::FxHashMap;
 use std::ops::Range;
 use std::rc::Rc;
@@ -59,7 +60,8 @@ impl<'w, 'a> Walk<'w, 'a> {
         if call.rule.differentiable {
             let splits = call.rule.op == "convert" && call.rule.transitions.iter().any(|(_, t)| splits(t));
             let axes = axes_of(view, &call);
-            let cut = Cut { splits, axes, ..self.cut(id, name, Communicates::Differentiable, made, false) };
+            let equal = !call.rule.transitions.is_empty() && call.rule.transitions.iter().all(|(_, t)| is_equal(t));
+            let cut = Cut { splits, equal, axes, ..self.cut(id, name, Communicates::Differentiable, made, false) };
             return Some(made | self.note((id, 0), cut).map_or(0, through));
         }
         if view.without_gradient(step) || self.is_guarded(step) || call.rule.op == "layer" {
@@ -126,7 +128,7 @@ impl<'w, 'a> Walk<'w, 'a> {
     fn cut(&self, id: StmtId, name: Name, how: Communicates, input: Made, computed: bool) -> Cut {
         let place = self.view.place(id);
         let step = self.steps.get(&id).copied().unwrap_or(0);
-        Cut { place, name, how, input, computed, axes: None, splits: false, step, call: None }
+        Cut { place, name, how, input, computed, axes: None, splits: false, equal: false, step, call: None }
     }
 
     /// The autograd function of the project that a call applies and whose forward communicates: one that only its backward makes a
@@ -293,6 +295,11 @@ fn axes_of(view: &View<'_>, call: &CollectiveCall<'_>) -> Option<Vec<Name>> {
 fn splits(t: &Transition) -> bool {
     let parts = |p: &Pattern| p.any_shard || p.shard.is_some();
     parts(&t.result) && !parts(&t.source)
+}
+
+/// Whether what a collective makes of parts has a gradient that every rank has: it is not summed on the way back, nor is that of a sum in place.
+fn is_equal(t: &Transition) -> bool {
+    t.result.shard.is_none() && !t.result.any_shard && t.result.set == AxisType::I
 }
 
 /// A value and those that it is a copy or view of.
