@@ -12,7 +12,8 @@ use super::eval::replace;
 use super::groups::{Kind, WORLD, kind};
 use super::value::{Class, ClassId, Grad, Id, State, Val};
 use crate::infer::practice::near;
-use crate::ir::{BinOp, Const, StmtId};
+use crate::ir::{BinOp, Const, Rvalue, Stmt, StmtId};
+use crate::project::FuncRef;
 use crate::source::{Name, Place};
 use crate::types::{Axis, AxisSet, Factor, Scale};
 use std::sync::Arc;
@@ -448,11 +449,20 @@ impl<'a> Run<'a> {
         }
     }
 
-    /// Whether the function that sums a norm asks which parameters are whole: it may leave them out by what is not followed.
-    fn asks_what_is_whole(&self, sum: Place) -> bool {
+    /// Whether the function that sums a norm, or one that it calls, asks which parameters are whole: it may leave them out by what is not followed.
+    fn asks_what_is_whole(&mut self, sum: Place) -> bool {
         let at = self.project.module_of(sum.file).and_then(|module| self.project.func_around(module, sum.span));
-        let text = at.map(|at| self.files[sum.file].slice(self.project.func(at).span).to_lowercase());
-        text.is_some_and(|text| near::has_any(&text, &["replicat", "duplicat", "is_shard", "sharded_o", "placement"]))
+        let Some(at) = at else { return false };
+        let view = self.view(at);
+        let called = view.steps.iter().filter_map(|step| match step.stmt {
+            Stmt::Assign { value: Rvalue::Call { callee, .. }, .. } => near::function(&view, callee),
+            _ => None,
+        });
+        let asks = |at: FuncRef| {
+            let text = self.files[self.project.file(at.module)].slice(self.project.func(at).span).to_lowercase();
+            near::has_any(&text, &["replicat", "duplicat", "is_shard", "sharded_o", "placement"])
+        };
+        std::iter::once(at).chain(called).any(asks)
     }
 
     /// Where the group of a collective is chosen, if a variable holds it.
