@@ -4,19 +4,18 @@
 use super::expr::{CallArg, CallArgs};
 use super::heap::{Cell, DictCell, ListCell, ObjectCell, ObjectClass};
 use super::join::{Joiner, agreeing, alike, same_value};
-use super::limits::{MAX_CALL_DEPTH, MAX_CHOICE, MAX_HELD_DEPTH, MAX_RECURSION};
+use super::limits::{MAX_CALL_DEPTH, MAX_HELD_DEPTH, MAX_RECURSION};
 use super::machine::{Activation, Eval, Machine};
 use super::output::Reason;
 use super::settings::is_degree;
 use super::value::{Closure, Flavour, Method, ObjId, Value};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Block, Const, Func, LocalId, Operand, ParamKind, Rvalue, Stmt, StmtId};
-use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
+use crate::project::{ClassRef, FuncRef};
 use crate::rules::Entry;
 use crate::source::Name;
 use std::sync::Arc;
 
-/// The method that a constructor is.
 const INIT: &str = "__init__";
 
 impl Machine<'_> {
@@ -260,29 +259,6 @@ impl Machine<'_> {
         self.call_closure(id, closure, args)
     }
 
-    /// Whether a function is short enough to be one that asks or chooses (`exists`, `default`), and is given something that it can decide by.
-    /// A branch on an answer that is not known is looked through on both sides.
-    fn chooses(&self, func: FuncRef, args: &CallArgs) -> bool {
-        let tells = |v: &Value| matches!(v, Value::Const(Const::None | Const::Bool(_)) | Value::Cond(_));
-        args.args.iter().any(|a| tells(&a.value)) && self.project.func(func).code.count() <= MAX_CHOICE
-    }
-
-    /// Whether a constructor calls that of a base, or a method, that is short or goes straight on: what it keeps of its arguments
-    /// (`self.sp = config.sp`) is what the other methods ask. Or a short function that makes a parameter. Or whether one
-    /// gives the number of ranks, by which something is divided, or the own rank.
-    fn begins(&self, func: FuncRef) -> bool {
-        let callee = self.project.func(func);
-        let is_beginning = self.stack.last().is_some_and(|active| self.project.func(active.func).name == INIT);
-        let makes = || self.files[self.project.file(func.module)].slice(callee.span).contains("Parameter(");
-        let gives_class = || returns_any(callee.body(), &|name| self.is_class(func.module, name));
-        let is_short = callee.code.count() <= MAX_CHOICE && (callee.class.is_some() || makes() || gives_class());
-        let is_straight = || callee.body().iter().all(|node| node.stmt.blocks().next().is_none());
-        // A variable of the module that the start of the program sets: `get_tp_size()`.
-        let counts = || callee.params.is_empty() && callee.code.count() <= 2 && callee.name.contains("size");
-        is_beginning && (is_short || callee.name == INIT && is_straight() || counts())
-            || self.settings.relevance.is_getter(func)
-    }
-
     /// Whether a method applies a module that its object was given from outside, or one that holds such a one, and that is worth executing.
     /// The constructor of its class does not show it.
     fn applies_held(&self, func: FuncRef, args: &CallArgs) -> bool {
@@ -308,11 +284,6 @@ impl Machine<'_> {
         let Some(object) = self.w.heap.object(*id) else { return false };
         matches!(object.class, ObjectClass::Project(class) if self.settings.relevance.has_class(class))
             || depth > 0 && object.attrs.iter().any(|(_, inner)| self.holds_relevant(inner, depth - 1))
-    }
-
-    /// Whether a module calls a class by a name.
-    fn is_class(&self, module: ModuleId, name: &Name) -> bool {
-        matches!(self.project.member(module, name), Some(Resolved::Class(_)))
     }
 
     /// Whether a value brings a known type along.
@@ -726,7 +697,7 @@ impl Machine<'_> {
         self.maybe_distributed(id);
         self.touch(id);
         let Some(mut t) = self.w.heap.tensor(id).cloned() else { return };
-        // What a size makes a part stays one whatever fills it: `init_method(self.weight)`.
+        // What a size makes a part stays one: `init_method(self.weight)`.
         if t.home.is_some() && t.divided.is_some() {
             return;
         }
@@ -746,8 +717,8 @@ impl Machine<'_> {
         if !t.local.rest.set.meet(movable).is_empty() {
             t.local.rest = AxisState::UNKNOWN;
         }
-        // What is forgotten is not missing in the program.
-        t.untracked = true;
+        // What is forgotten is not missing in the program, and is no zero any more.
+        (t.untracked, t.zero) = (true, false);
         self.retype(id, t);
     }
 }
@@ -788,13 +759,5 @@ fn sets_below(block: &Block) -> bool {
         }
         Stmt::SetAttr { base: Operand::Local(base), .. } => held == Some(*base),
         other => other.blocks().any(sets_below),
-    })
-}
-
-/// Whether a function returns a name of its module of which that holds.
-fn returns_any(block: &Block, is: &dyn Fn(&Name) -> bool) -> bool {
-    block.iter().any(|node| match &node.stmt {
-        Stmt::Return { value: Operand::Global(name) } => is(name),
-        other => other.blocks().any(|inner| returns_any(inner, is)),
     })
 }

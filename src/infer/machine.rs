@@ -329,6 +329,10 @@ impl<'a> Machine<'a> {
         match value {
             Value::Const(c) => truth(c).map_or(Formula::Const(true), Formula::Const),
             Value::Cond(f) => f.as_ref().clone(),
+            // A group is true wherever it is one.
+            Value::Sym(path) if self.settings.is_group_name(path) => {
+                Formula::Atom(Atom::IsNone(self.flag_name(path))).negate()
+            }
             Value::Sym(path) => Formula::Atom(Atom::True(self.flag_name(path))),
             Value::Size(_)
             | Value::Closure(_)

@@ -26,6 +26,7 @@ mod decorated;
 mod derived_layer;
 pub mod digest;
 pub mod dtensor;
+mod entered;
 mod exec;
 mod expr;
 mod external;

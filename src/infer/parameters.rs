@@ -297,14 +297,17 @@ impl Machine<'_> {
             let called = matches!(self.project.path(&view.callee(call)?), Resolved::Func(at) if at == made);
             called.then_some(step)
         };
+        // Of a layer that the function makes it is the parameter under its name there.
+        let attribute = name.split('.').next().unwrap_or(name);
         let mut set = view.steps.iter().filter_map(|step| match step.stmt {
-            Stmt::SetAttr { name: attr, value, .. } if attr == name => Some(calls(value)),
+            Stmt::SetAttr { name: attr, value, .. } if attr == attribute => calls(value),
             _ => None,
         });
-        let (step, more) = (set.next()??, set.next());
+        let (step, more) = (set.next()?, set.next());
         let place = view.place(view.steps[step].id);
-        // What such a function is given are sizes.
-        let whole = !says_part(view.text(place)) && made_of(&view, step, 1) != Size::Part;
+        // What such a function is given are sizes; what it makes of them, and not how it is called, says the rest.
+        let given = view.text(place).split_once('(').map_or("", |(_, given)| given);
+        let whole = !says_part(given) && made_of(&view, step, 1) != Size::Part;
         more.is_none().then_some((place, whole))
     }
 
@@ -433,6 +436,17 @@ fn of_made(line: &str) -> Option<&str> {
     (made.contains("Parameter(") && made.ends_with(')')).then_some(target)
 }
 
+/// Whether a class gets what a variable stands for from outside: its constructor keeps it, or has it among its arguments, and nothing sets it.
+fn is_given(text: &str, variable: &str) -> bool {
+    let kept = text.contains(&format!("self.{variable} = {variable}\n"));
+    let mut signatures = text.match_indices("def __init__(").map(|(at, _)| &text[at..]);
+    let argument = |signature: &str| {
+        let list = signature.split_once("):").or(signature.split_once(") ->")).map_or("", |(list, _)| list);
+        list.split(',').any(|one| one.split([':', '=']).next().is_some_and(|name| name.trim() == variable))
+    };
+    kept || signatures.any(argument) && !text.contains(&format!(" {variable} = "))
+}
+
 /// Whether the text of a class may freeze a parameter of this name: it asks for no gradient of anything but other attributes, alone or in
 /// a loop over their parameters.
 pub(super) fn may_freeze(text: &str, name: &str) -> bool {
@@ -442,8 +456,8 @@ pub(super) fn may_freeze(text: &str, name: &str) -> bool {
     let own = name.split('.').next().unwrap_or(name);
     let other = |of: &str| match of.trim().strip_prefix("self.") {
         Some(rest) => rest.split('.').next().is_some_and(|first| first != own && !first.contains('(')),
-        // What the constructor is given and keeps under its name.
-        None => of.trim() != own && text.contains(&format!("self.{0} = {0}\n", of.trim())),
+        // What the constructor is given, under its name.
+        None => of.trim() != own && is_given(text, of.trim()),
     };
     let mut before = "";
     for line in text.lines() {

@@ -184,7 +184,9 @@ fn never_called((wrapper, method): (&str, &str), wrapped: Place, backward: Place
 }
 
 fn running_alone((class, buffer): (&str, &str), taken: Place, shared: Place) -> Draft {
-    let title = format!("the copies of `{class}` drift apart: `{buffer}` follows the samples of this rank alone");
+    let title = format!(
+        "`{buffer}` of `{class}` follows the samples of this rank alone: its copies drift apart, or know one rank's samples"
+    );
     let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
     draft.primary = "moves towards a statistic of this rank's samples".to_string();
     draft.labels.push(spot(taken, "taken here, over no other rank".to_string()));

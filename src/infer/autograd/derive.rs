@@ -203,7 +203,8 @@ impl Machine<'_> {
                 .iter_mut()
                 .filter(|c| undecided && c.trouble == Some(Trouble::NotAdjoint) && !super::order::is_repeated(c))
                 .for_each(|c| c.trouble = None);
-            cases.iter_mut().filter(|c| self.is_before_start(c, &methods)).for_each(|c| c.trouble = None);
+            let is_idle = |c: &Case| self.is_before_start(c, &methods) || super::order::is_one_sided(c);
+            cases.iter_mut().filter(|c| is_idle(c)).for_each(|c| c.trouble = None);
             let gaps = self.deriving.as_ref().map_or_else(Vec::new, |d| d.gaps.clone());
             let found = Derived { class, cases, gaps };
             let conclusive = found.is_conclusive() && !self.deriving.as_ref().is_some_and(|d| d.has_other_rank);

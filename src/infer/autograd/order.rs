@@ -2,6 +2,7 @@
 //! exchanged, or after, where the forward has it the other way round; a backward that repeats the exchange of the forward as it is.
 //! Never: functions whose other factor may be the same on all ranks. Source: DESIGN.md section 6. Next: `derive.rs`.
 
+use super::super::formula::Atom;
 use super::derive::Case;
 use crate::types::{AxisSet, Linearity, Reduction, Term};
 use std::sync::Arc;
@@ -173,4 +174,20 @@ pub fn is_repeated(case: &Case) -> bool {
         }
         _ => false,
     }
+}
+
+/// Whether a case stands on two numbers that lie on the same side of a third one (`scatter_idx < 2` and `gather_idx < 2`): two dims of which one is
+/// split where the other is put together are told apart by such a test, and callers give one on each side.
+pub fn is_one_sided(case: &Case) -> bool {
+    let sides: Vec<(&str, &str, bool)> = case
+        .facts
+        .iter()
+        .filter_map(|(atom, holds)| match atom {
+            Atom::True(test) => test.split_once(' ').map(|(number, side)| (number, side, holds)),
+            Atom::IsNone(_) | Atom::Equals(..) => None,
+        })
+        .filter(|(_, side, _)| side.starts_with(['<', '>']))
+        .collect();
+    let alike = |a: &(&str, &str, bool), b: &(&str, &str, bool)| a.0 != b.0 && (a.1, a.2) == (b.1, b.2);
+    sides.iter().enumerate().any(|(i, a)| sides[..i].iter().any(|b| alike(a, b)))
 }

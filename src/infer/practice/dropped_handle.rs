@@ -4,13 +4,14 @@
 
 use super::Found;
 use super::called;
+use super::expr::Expr;
 use super::found::Practice;
 use super::lapses::Lapse;
 use super::near;
 use super::never_waited::{is_in_front, settles};
 use super::raw::raw;
 use super::view::View;
-use crate::ir::{FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{Const, FuncKind, Item, LocalId, Operand, Rvalue, Stmt};
 use crate::source::Name;
 
 /// Parts of names of what communicates.
@@ -54,6 +55,7 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
         if last
             || ENDS.iter().any(|word| site.code().contains(word))
             || is_thrown_away(site, *step)
+            || is_in_front_here(view, started, site, *step)
             || settled(site, *step)
         {
             continue;
@@ -72,6 +74,18 @@ fn is_thrown_away(site: &View<'_>, step: usize) -> bool {
     let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = site.value(step) else { return false };
     let made = |a: &crate::ir::Arg| super::one_buffer::is_tensor(&site.expr(&a.value));
     args.first().is_some_and(made)
+}
+
+/// Whether a call says no to what the function asks before it starts anything in the background: `sync(grad, async_op=False)`.
+fn is_in_front_here(view: &View<'_>, started: usize, site: &View<'_>, step: usize) -> bool {
+    let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = site.value(step) else { return false };
+    let own = usize::from(view.func.class.is_some());
+    view.steps[started].guards.iter().any(|guard| {
+        let asked = near::local(guard.test).and_then(|l| view.func.params.iter().position(|p| p.local == l));
+        let Some(at) = asked.and_then(|at| at.checked_sub(own)) else { return false };
+        let given = site.argument(args, at, &view.func.params[at + own].name);
+        given.is_some_and(|value| site.through(value) == Expr::Const(Const::Bool(!guard.holds)))
+    })
 }
 
 /// Whether something later waits for all that is under way, or comes after it in the same group.

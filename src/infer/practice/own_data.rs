@@ -197,7 +197,11 @@ fn mask(view: &View<'_>, e: &Expr, before: usize, depth: usize) -> Option<Vec<Lo
     match e {
         Expr::Local(local) => bound_to(view, *local, before, depth, mask),
         Expr::Compare(_, a, _) => {
+            // What the object keeps is no batch: ranks may keep it alike.
             let sampled = a.any(&mut |e| {
+                if near::own_attribute(view, e).is_some() {
+                    return false;
+                }
                 let name = view.name_of(e).unwrap_or_default().to_lowercase();
                 SAMPLES.iter().any(|part| near::has_part(&name, part))
             });

@@ -22,6 +22,8 @@ const OFF: &str = "broadcast_buffers=False";
 /// Wrappers broadcast the buffers of the first rank.
 const WRAPS: &[&str] =
     &["distributeddataparallel", "ddp(", "fsdp", "fully_shard", ".initialize(", "accelerat", "prepare("];
+/// How code says that it averages the buffers of a model, or everything that a model has.
+const SYNCHRONIZE: &[&str] = &["sync_buffer", "sync_model(", "average_buffers"];
 /// Methods that change a tensor in place.
 const CHANGES: &[&str] = &["lerp_", "copy_", "add_", "mul_"];
 /// What is taken of a batch.
@@ -127,6 +129,10 @@ fn buffers_shared(init: &View<'_>, class: &Class<'_>) -> Option<Place> {
         shared.extend((0..method.steps.len()).filter(broadcasts).map(|step| method.place(method.steps[step].id)));
     }
     let first = *shared.first()?;
+    // A function of the project, or of a library, that makes all buffers alike in every step.
+    if SYNCHRONIZE.iter().any(|word| init.files.any_says(word)) {
+        return None;
+    }
     (near::bare(init.file()).matches("buffers()").count() == shared.len()).then_some(first)
 }
 

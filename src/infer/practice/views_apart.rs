@@ -10,7 +10,7 @@ use super::near;
 use super::own_labels;
 use super::unfold::unfold;
 use super::view::View;
-use crate::ir::{Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
 use crate::rules::Form;
 use crate::source::Place;
 
@@ -61,7 +61,9 @@ fn gathered(view: &View<'_>, step: usize) -> Option<Gathered> {
             _ => *dst,
         };
         let given = call.input?.clone();
-        return (call.rule.op == "all_gather").then_some(Gathered { given, result, step });
+        let along = |a: &crate::ir::Arg| matches!(&a.kind, ArgKind::Keyword(name) if name == "dim" || name == "axis");
+        let elsewhere = call.args.iter().any(|a| along(a) && a.value != Operand::Const(Const::Int(0)));
+        return (!elsewhere && call.rule.op == "all_gather").then_some(Gathered { given, result, step });
     }
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     if !near::written_name(view, value).is_some_and(|name| name.to_lowercase().contains("gather") || name == "apply") {

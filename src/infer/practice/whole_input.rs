@@ -61,6 +61,11 @@ pub fn embeddings(view: &View<'_>, out: &mut Found) {
     let parts = entries.iter().find(|e| e.style == "SequenceParallel");
     let gives = entries.iter().any(|e| e.style == "RowwiseParallel" && e.says("output_layouts", "Shard"));
     let (Some(parts), true, None) = (parts, gives, entries.iter().find(cuts)) else { return };
+    // One that is put into the plan later on may cut it.
+    let placed = entries.iter().filter(|e| e.style == "PrepareModuleOutput").count();
+    if view.code().matches("preparemoduleoutput(").count() > placed {
+        return;
+    }
     // Several embeddings, or a helper that cuts the sequence by hand.
     if ["scatter", "chunk(", "split(", "redistribute", "distribute_module"].iter().any(|w| view.code().contains(w)) {
         return;

@@ -618,7 +618,9 @@ pub fn keeps(
                 Some(_) => false,
             };
             let whole = full && !args.open && args.keyword("device_mesh").is_none();
-            whole.then(|| Keeps { shards: axes.clone(), distributed: false, open: false, place })
+            // A strategy that is not known, or one for a part of the ranks, may leave any part.
+            let open = strategy.is_some_and(|s| !matches!(s, Val::Path(path) if path.ends_with("NO_SHARD"))) && !whole;
+            (whole || open).then(|| Keeps { shards: axes.clone(), distributed: false, open, place })
         }
         "fully_shard" => {
             let shards = match group {
