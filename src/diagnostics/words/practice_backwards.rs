@@ -21,9 +21,10 @@ pub fn backwards(mistake: &Backwards) -> Draft {
             draft.help.push(format!("ask for `needs_input_grad[{input}]`: inputs count from 0, without the context"));
             draft
         }
-        Backwards::WeightLeft { .. } | Backwards::InputNotSummed { .. } | Backwards::SummedInOneMode { .. } => {
-            left_out(mistake)
-        }
+        Backwards::WeightLeft { .. }
+        | Backwards::NeighbourKept { .. }
+        | Backwards::InputNotSummed { .. }
+        | Backwards::SummedInOneMode { .. } => left_out(mistake),
         Backwards::Unpaired { class, other, factor, multiplies, defined } => {
             let does = if *multiplies { "multiplies" } else { "divides" };
             let undoes = if *multiplies { "divides" } else { "multiplies" };
@@ -98,6 +99,16 @@ fn left_out(mistake: &Backwards) -> Draft {
             draft.primary = "the same for every rank, whatever its weight".to_string();
             draft.labels.push(Label { place: *weighed, message: "weighed by what this rank has".to_string() });
             draft.help.push(format!("multiply the gradient by `{weight}`, over the sum of all ranks"));
+            draft
+        }
+        Backwards::NeighbourKept { class, gradient, received } => {
+            let title = format!(
+                "the backward of `{class}` keeps `{gradient}` on this rank: what its forward received is another rank's, and so is its gradient"
+            );
+            let mut draft = Draft::new(&codes::NOT_ADJOINT, title);
+            draft.primary = "taken for the gradient of what this rank sent".to_string();
+            draft.labels.push(Label { place: *received, message: "comes from another rank".to_string() });
+            draft.help.push(format!("send `{gradient}` back the way that the forward came"));
             draft
         }
         Backwards::InputNotSummed { class, input, weight, reduced, made } => {

@@ -48,6 +48,14 @@ pub fn omissions(mistake: &Omission) -> Draft {
             draft.help.push(format!("sum the powers of the norm over `{ranks}` first"));
             draft
         }
+        Omission::OverflowOfShard { stepped } => {
+            let title = "each rank steps or not by its own shard of the gradients: the others' may be infinite where its own is not";
+            let mut draft = Draft::new(&codes::SOME_RANKS, title.to_string());
+            draft.primary = "looks at the shard of this rank".to_string();
+            draft.labels.push(spot(*stepped, "another answer on each rank".to_string()));
+            draft.help.push("all-reduce the answer with MAX before it decides".to_string());
+            draft
+        }
         Omission::OverflowOfRank { flag, looked } => {
             let title = format!(
                 "each rank steps or not by its own gradients: `{flag}` is never reduced over the model-parallel ranks"
@@ -136,6 +144,7 @@ fn of_factors(mistake: &Omission) -> Draft {
         Omission::FlatUnchanged { .. }
         | Omission::NeverFlat { .. }
         | Omission::OverflowOfRank { .. }
+        | Omission::OverflowOfShard { .. }
         | Omission::ScalerOfFewer { .. }
         | Omission::InnerStep { .. }
         | Omission::FewerUndone { .. }

@@ -178,7 +178,7 @@ fn unsynced_step(backward: Place, said: Place, rounds: Option<Place>, decided: O
     let title = "the optimizer steps on gradients that were not summed: the last backward pass leaves the sum out";
     let mut draft = Draft::new(&codes::UNSYNCED_STEP, title.to_string());
     draft.primary = "each rank steps with its own gradients".to_string();
-    draft.labels.push(spot(said, "leaves out the sum whenever the step follows".to_string()));
+    draft.labels.push(spot(said, "leaves out the sum, and the step may follow".to_string()));
     draft.labels.extend(decided.map(|decided| spot(decided, "decides in which rounds".to_string())));
     draft.labels.extend(rounds.map(|rounds| spot(rounds, "when the step follows".to_string())));
     draft.labels.push(spot(backward, "gradients of this rank's data are added here".to_string()));

@@ -29,6 +29,8 @@ pub enum Backwards {
     EarlyReturn { class: Name, gradient: Name, collective: Name, summed: Place },
     /// It takes a weighted mean over ranks, and its backward does not look at the weight; where the forward multiplies by it.
     WeightLeft { class: Name, weight: Name, weighed: Place },
+    /// It hands on the gradient of what another rank has sent; the gradient, and where the forward receives.
+    NeighbourKept { class: Name, gradient: Name, received: Place },
     /// It hands back the part of the gradient of a whole input that this rank's rows of a weight give; what shows that they are parts, and where it is
     /// made.
     InputNotSummed { class: Name, input: Name, weight: Name, reduced: Place, made: Place },

@@ -490,6 +490,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["alibi"], slopes_of_all::made).with(&[&["alibi"], &["return"]]),
     of_words(&["optimizer.step("], inner_step::stepped).with(&[&["optimizer.step("], &["backward("], &["self."]]),
     of_words(&["flatparameter"], flat_parameters::tested).with(&[&["flatparameter"], &[".grad"]]),
+    of_words(&["isfinite", "isinf", "isnan"], own_overflow::of_shard).with(&[&[".step("]]),
     of_words(&["non_finite_check"], own_overflow::read).with(&[&["non_finite_check"], &["found_inf"]]),
     of_words(&[" or "], comparison::always_holds).with(&[&[" or "], &["=="], comparison::TELLS]),
     of_collectives(given_guard::not_given).with(&[&["group is not none", "pg is not none", "group:", "pg:"]]),

@@ -94,6 +94,7 @@ pub mod hints;
 mod in_flight;
 mod inner_step;
 mod kept_handles;
+mod kept_neighbour;
 mod kernel_spec;
 pub mod lapses;
 mod late_hook;
@@ -356,6 +357,7 @@ const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
     backward_group::left_out,
     override_sum::left_out,
     weight_left::left_out,
+    kept_neighbour::kept,
     unsummed_input::parts,
     summed_in_one::parts,
     early_return::unsummed,

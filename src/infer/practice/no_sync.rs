@@ -539,25 +539,56 @@ fn averages(view: &View<'_>) -> bool {
         })
 }
 
-/// Whether whenever the step is reached, the last backward pass before it has summed nothing.
+/// Whether whenever the step is reached, or on one way to it, the last backward pass before it has summed nothing.
 fn is_silent(view: &View<'_>, step: usize, backwards: &[Backward]) -> bool {
-    let conditions: Vec<Expr> = view.steps[step].guards.iter().map(|g| condition(view, g)).collect();
+    let conditions = view.steps[step].guards.iter().map(|g| told(view, condition(view, g)));
+    let conditions: Vec<Expr> = conditions.collect();
+    let either = conditions.iter().enumerate().find_map(|(at, c)| match c {
+        Expr::Bool { and: false, of } => Some((at, of.clone())),
+        _ => None,
+    });
+    let Some((at, of)) = either else { return way_is_silent(view, step, &conditions, backwards).unwrap_or(false) };
     // One way to come here is enough.
-    let ways: Vec<Vec<Expr>> = match conditions.iter().position(|c| matches!(c, Expr::Bool { and: false, .. })) {
-        Some(at) => match &conditions[at] {
-            Expr::Bool { of, .. } => of
-                .iter()
-                .map(|one| {
-                    let mut way = conditions.clone();
-                    way[at] = one.clone();
-                    way
-                })
-                .collect(),
-            _ => Vec::new(),
+    of.iter().enumerate().any(|(k, one)| {
+        let mut way = conditions.clone();
+        way[at] = one.clone();
+        let others = of.iter().enumerate().filter(|(other, _)| *other != k).map(|(_, other)| other.clone()).collect();
+        way_is_silent(view, step, &way, backwards).unwrap_or(false)
+            || is_left_out(view, step, (one, others), backwards).unwrap_or(false)
+    })
+}
+
+/// What a condition that a variable holds says, if there are several ways to meet it.
+fn told(view: &View<'_>, condition: Expr) -> Expr {
+    let Expr::Local(local) = condition else { return condition };
+    match view.defs(local) {
+        [one] if !view.is_param(local) => match view.bound(*one, local) {
+            several @ Expr::Bool { and: false, .. } => several,
+            _ => condition,
         },
-        None => vec![conditions],
+        _ => condition,
+    }
+}
+
+/// Whether the only backward pass of a round sums where one way to the step is met and nowhere else, and another way leads there without it:
+/// `sync = (i + 1) % k == 0`, and a step where that holds `or i + 1 == n`. Nobody would write the other way if it never led there alone.
+fn is_left_out(view: &View<'_>, step: usize, (one, others): (&Expr, Vec<Expr>), of: &[Backward]) -> Option<bool> {
+    let [backward] = of else { return None };
+    let loops = &view.steps[backward.step].loops;
+    if loops.len() != view.steps[step].loops.len() || !guards(view, backward.step, step).is_empty() {
+        return None;
+    }
+    let mut trial = Trial::default();
+    let summed = trial.read(view, one, loops)?;
+    let silent = trial.read(view, &backward.silent, loops)?;
+    let others = trial.read(view, &Expr::Bool { and: false, of: others }, loops)?;
+    trial.index.as_ref()?;
+    let all = |values: &mut Values<'_>, holds: &dyn Fn(&Values<'_>) -> bool| {
+        Values::indices().all(|index| holds(values.at(index)))
     };
-    ways.iter().any(|way| way_is_silent(view, step, way, backwards).unwrap_or(false))
+    let opposite = |v: &Values<'_>| v.truth(&silent).is_some() && v.truth(&silent) == v.truth(&summed).map(|met| !met);
+    let needless = |v: &Values<'_>| v.truth(&others) == Some(false) || v.truth(&summed) == Some(true);
+    Some(trial.some_flags(&|v| all(v, &opposite)) && !trial.some_flags(&|v| all(v, &needless)))
 }
 
 fn way_is_silent(view: &View<'_>, step: usize, way: &[Expr], backwards: &[Backward]) -> Option<bool> {

@@ -10,6 +10,8 @@ pub enum Omission {
     FlatUnchanged { flat: Name, list: Name, back: Place },
     /// A test for flat parameters, where the wrapper keeps the original ones.
     NeverFlat { parameter: Name, wrapped: Place },
+    /// Overflow in the shard of the gradients that this rank has decides about its step.
+    OverflowOfShard { stepped: Place },
     /// Overflow in this rank's gradients, in a job in which ranks have different ones. `looked`: where it is looked for.
     OverflowOfRank { flag: Name, looked: Place },
     /// A backward that gives what it has received, where a variable of the module says that gradients are divided.

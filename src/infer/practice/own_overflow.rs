@@ -1,6 +1,6 @@
 //! Steps that each rank leaves out by its own gradients. In: a class that looks for gradients that are no numbers, and keeps a group. Out: the look,
 //! where nothing in the class communicates and nothing anywhere reads the group; and a flag that is read right behind the look, in a file
-//! of model-parallel ranks in which no such flag is reduced. Never: a class with bases in the project, or a group that other code may read.
+//! of model-parallel ranks in which no such flag is reduced; and a look at the shard that a reduce-scatter leaves, which decides about the step. Never: a class with bases in the project, or a group that other code may read.
 //! Source: Megatron-LM, `MixedPrecisionOptimizer._unscale_main_grads_and_check_for_nan`. Next: `unused_group.rs`.
 
 use super::coming::Coming;
@@ -11,7 +11,7 @@ use super::omissions::Omission;
 use super::unused_group::is_read;
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{Rvalue, Stmt};
+use crate::ir::{LocalId, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
 use crate::source::Name;
 
@@ -113,4 +113,96 @@ fn is_group(name: &str) -> bool {
     let lower = name.to_lowercase();
     let group = near::has_part(&lower, "group") || near::has_part(&lower, "pg");
     group && ["model", "tensor", "tp", "mp", "parallel"].iter().any(|word| near::has_part(&lower, word))
+}
+
+/// What asks whether numbers are finite.
+const ASKS: &[&str] = &["isfinite", "isinf", "isnan"];
+
+/// `reduce_scatter(shard, flat)`, `overflow = not isfinite(shard).all()`, and a step where it does not hold: other ranks have other shards.
+pub fn of_shard(view: &View<'_>, out: &mut Found) {
+    if !view.file().contains("reduce_scatter") {
+        return;
+    }
+    let shards: Vec<LocalId> = (0..view.steps.len()).flat_map(|at| shard(view, at)).collect();
+    if shards.is_empty() {
+        return;
+    }
+    let looks = |at: &usize| {
+        let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(*at) else { return false };
+        let base = match view.value(*at) {
+            Some(Rvalue::CallMethod { base, .. }) => Some(base),
+            _ => None,
+        };
+        let named = near::name_of_call(view, *at).is_some_and(|name| ASKS.contains(&name.as_str()));
+        let mut given = args.iter().map(|a| &a.value).chain(base);
+        // What was reduced on the way is the same on all ranks.
+        let of_shard = |o: &Operand| {
+            let reached = near::reached(view, o, |_| true);
+            shards.iter().any(|shard| reached.contains(shard)) && !reduced(view, *at).any(|l| reached.contains(&l))
+        };
+        named && given.any(of_shard)
+    };
+    let Some(looked) = (0..view.steps.len()).find(looks) else { return };
+    let flags = view.binds(looked);
+    let tells = |o: &Operand| {
+        let reached = near::reached(view, o, |def| def >= looked);
+        flags.iter().any(|flag| reached.contains(flag))
+    };
+    // Whatever is told of it may agree with the other ranks.
+    let agrees = |at: usize| {
+        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(at) else {
+            return false;
+        };
+        if !args.iter().any(|a| tells(&a.value)) {
+            return false;
+        }
+        let inner = match value {
+            Rvalue::Call { callee, .. } => near::function(view, callee),
+            Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => near::own_method(view, name),
+            _ => None,
+        };
+        let name = near::name_of_call(view, at).unwrap_or_default();
+        let alone = inner.is_some_and(|at| !near::communicates(&near::shared(view, at)));
+        view.may_communicate(value) || !alone && EQUAL.iter().any(|word| name.contains(word))
+    };
+    if (looked + 1..view.steps.len()).any(agrees) {
+        return;
+    }
+    let steps = |at: &usize| matches!(view.value(*at), Some(Rvalue::CallMethod { name, .. }) if name == "step");
+    let stepped = (looked + 1..view.steps.len()).filter(steps).find(|at| {
+        let left =
+            |s: &super::view::Step<'_>| matches!(s.stmt, Stmt::Return { .. }) && s.guards.iter().any(|g| tells(g.test));
+        view.steps[*at].guards.iter().any(|g| tells(g.test)) || view.steps[looked..*at].iter().any(left)
+    });
+    let Some(stepped) = stepped else { return };
+    let mistake = Omission::OverflowOfShard { stepped: view.place(view.steps[stepped].id) };
+    out.push((view.place(view.steps[looked].id), Practice::Omission(mistake)));
+}
+
+/// What collectives other than a reduce-scatter are given before a step.
+fn reduced<'v>(view: &'v View<'_>, before: usize) -> impl Iterator<Item = LocalId> + 'v {
+    let all = view.collectives().iter().filter(move |(at, call)| *at < before && call.rule.op != "reduce_scatter");
+    all.filter_map(|(_, call)| call.input.and_then(near::local))
+}
+
+/// The part of the sum of gradients that a step leaves this rank: of a collective, or of a method of the object that gives it back.
+fn shard(view: &View<'_>, at: usize) -> Vec<LocalId> {
+    let Some(value) = view.value(at) else { return Vec::new() };
+    if let Some(call) = view.collective(value).filter(|call| call.rule.op == "reduce_scatter") {
+        return call.output.and_then(near::local).map_or_else(|| view.binds(at).to_vec(), |output| vec![output]);
+    }
+    let Rvalue::CallMethod { base, name, .. } = value else { return Vec::new() };
+    let inner = near::own_method(view, name).filter(|_| near::is_self(view, base) && name != &view.func.name);
+    let Some(inner) = inner.map(|at| near::shared(view, at)) else { return Vec::new() };
+    let own: Vec<LocalId> = inner
+        .collectives()
+        .iter()
+        .filter(|(_, call)| call.rule.op == "reduce_scatter")
+        .filter_map(|(_, call)| call.output.and_then(near::local))
+        .collect();
+    let gives = |s: &super::view::Step<'_>| match s.stmt {
+        Stmt::Return { value } => near::local(value).is_some_and(|l| own.contains(&l)),
+        _ => false,
+    };
+    if inner.steps.iter().any(gives) { view.binds(at).to_vec() } else { Vec::new() }
 }
