@@ -187,6 +187,11 @@ impl Words<'_> {
         };
         // The sum that one call makes of a product and an addend is that call.
         let within = operands.iter().any(|o| o.state.known() == Some(Spmd::Partial) && o.place == Some(here));
+        // A division by the number of ranks makes up for it in the forward pass, and divides the gradient as well.
+        let by_ranks = added.split_once(" / ").is_some_and(|(_, by)| by.contains("size") || by.contains("world"));
+        if by_ranks && other.is_some_and(|o| o.state.known() == Some(Spmd::Invariant)) {
+            return self.divided_term(axis, &added, &partial);
+        }
         let title = match within {
             true => {
                 format!("{added} is counted once per rank of `{axis}`: {what} adds it to a product still to be summed")
@@ -200,6 +205,20 @@ impl Words<'_> {
             "forward: after the sum over `{axis}`, the term {added} of {what} is there as many times as there are ranks"
         ));
         draft.help.push(format!("add {added} after the reduction of {partial}, or on one rank of `{axis}` only"));
+        draft
+    }
+
+    fn divided_term(&self, axis: &str, added: &str, partial: &str) -> Draft {
+        let title = format!(
+            "{added} is a term on every rank of `{axis}` of {partial}, which is still to be summed: its gradient is divided, and nothing sums it"
+        );
+        let mut draft = Draft::new(&codes::PARTIAL_AFFINE, title);
+        draft.notes.push(format!(
+            "backward: a division by the number of ranks makes up for the sum in the forward pass, and leaves each rank of `{axis}` that part of the gradient"
+        ));
+        draft
+            .help
+            .push(format!("add the whole of it after the reduction of {partial}, or on one rank of `{axis}` only"));
         draft
     }
 
