@@ -10,18 +10,52 @@ use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
 
 /// How far a buffer is followed back to its list.
 const MOST_STEPS: usize = 8;
+/// How many lists are made of each other.
+const MOST_LISTS: usize = 3;
+/// Methods that give the same numbers in another shape.
+const SHAPES: &[&str] = &["reshape", "view", "flatten", "contiguous", "float", "detach"];
 
 /// Where the gradients are put into the list that a step sums, itself or by a function that it hands the list to, and the loop over
 /// parameters around that.
 pub fn taken(view: &View<'_>, step: usize) -> Option<(usize, usize)> {
-    let list = match view.collective(view.value(step)?) {
+    let mut list = match view.collective(view.value(step)?) {
         Some(call) => summed(view, &call, &|local| is_list(view, local))?,
         None => handed(view, step)?,
     };
-    let mut puts = (0..view.steps.len()).filter_map(|s| Some((s, put(view, s, list)?)));
-    let (at, value) = puts.next()?;
-    let alone = puts.next().is_none() && holds_gradient(view, value);
-    Some((at, parameter_loop(view, at).filter(|_| alone)?))
+    // What a list is made of another one: `torch.cat([grad.reshape(-1) for grad in grads])`.
+    for _ in 0..MOST_LISTS {
+        let mut puts = (0..view.steps.len()).filter_map(|s| Some((s, put(view, s, list)?)));
+        let (at, value) = puts.next()?;
+        if puts.next().is_some() {
+            return None;
+        }
+        match parameter_loop(view, at).filter(|_| holds_gradient(view, value)) {
+            Some(head) => return Some((at, head)),
+            None => list = reshaped(view, value).filter(|other| *other != list)?,
+        }
+    }
+    None
+}
+
+/// The list of which a value is an element in another shape.
+fn reshaped(view: &View<'_>, value: &Operand) -> Option<LocalId> {
+    let mut expr = view.through(value);
+    while let Expr::Call { callee, .. } = &expr {
+        let Expr::Attr(base, name) = &**callee else { return None };
+        expr = if SHAPES.contains(&name.as_str()) { (**base).clone() } else { return None };
+    }
+    if let Expr::Local(local) = expr
+        && let [one] = view.defs(local)
+    {
+        expr = view.bound(*one, local);
+    }
+    match expr {
+        Expr::Element(inner) => match *inner {
+            Expr::Local(list) if is_list(view, list) => Some(list),
+            _ => None,
+        },
+        _ => None,
+    }
 }
 
 /// Whether a step puts the gradient of a parameter in hand into a list that a caller has given; the loop over parameters.
@@ -67,6 +101,13 @@ fn summed(view: &View<'_>, call: &CollectiveCall<'_>, is_list: &dyn Fn(LocalId) 
 
 /// The list of which an operand is an element, or a buffer made of all elements.
 fn list_of(view: &View<'_>, operand: &Operand, is_list: &dyn Fn(LocalId) -> bool) -> Option<LocalId> {
+    // The list of a comprehension that is made for the call.
+    if let Some((_, Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.source(operand)
+        && let Some(Operand::Local(local)) = args.first().map(|a| &a.value)
+        && is_list(*local)
+    {
+        return Some(*local);
+    }
     let mut expr = view.through(operand);
     for _ in 0..MOST_STEPS {
         expr = match expr {
