@@ -370,7 +370,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     ]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
-    of_words(only_some::FIRST, only_some::calls).with(&[only_some::FIRST]),
+    of_words(only_some::FIRST, only_some::calls).with(&[only_some::ASKED]),
     of_words(&["rank", "main", "master"], only_some::decorated).where_seen(|seen| seen.communicates),
     of_names(&["new_group", "create_group"], rehearsed::groups).with(&[&["new_group", "create_group"]]),
     of_names(&["new_group"], new_groups::made).with(&[&["new_group"], &["rank", "host"]]),

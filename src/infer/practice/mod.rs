@@ -233,6 +233,7 @@ mod set_order;
 mod shard_dim;
 mod shard_norm;
 mod sharded_step;
+mod shards_asked;
 mod shared_bias;
 mod shift_by_hand;
 mod shift_in_part;
