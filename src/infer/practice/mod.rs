@@ -181,6 +181,7 @@ mod own_size;
 mod own_statistic;
 mod own_tokens;
 mod own_weights;
+mod owns_none;
 mod packed_cut;
 mod parameter_divided;
 mod part_beside;
