@@ -17,6 +17,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::KernelSplit { axis, of_sequence, call } => kernel_split(axis, *of_sequence, *call),
         Unshared::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
         Unshared::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
+        Unshared::TakenInTurns { taken, in_turns } => taken_in_turns(*taken, *in_turns),
         Unshared::OtherCut { value, two } => other_cut(value, *two),
         Unshared::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
         Unshared::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
@@ -263,6 +264,28 @@ fn read_in_loop(read: &str, handle: &str, waited: Place) -> Draft {
     draft.primary = "may not have arrived".to_string();
     draft.labels.push(spot(waited, "waited for here".to_string()));
     draft.help.push(format!("wait for `{handle}` before this"));
+    draft
+}
+
+fn taken_in_turns(taken: Place, in_turns: bool) -> Draft {
+    let (title, primary, label, help) = match in_turns {
+        true => (
+            "rows are gathered rank after rank, and taken back in turns: each rank gets those of others",
+            "the rows of a rank stand in one run",
+            "takes every n-th row, from the rank on",
+            "gather in turns, `torch.stack(parts, dim=1).flatten(0, 1)`, if samples are dealt so, or take the run back",
+        ),
+        false => (
+            "rows are gathered in turns, and taken back in one run: each rank gets those of others",
+            "the rows of a rank stand apart from each other",
+            "takes one run of rows",
+            "take every n-th row back, from the rank on, or gather with `torch.cat(parts)`",
+        ),
+    };
+    let mut draft = Draft::new(&codes::LABELS_OF_FIRST, title.to_string());
+    draft.primary = primary.to_string();
+    draft.labels.push(spot(taken, label.to_string()));
+    draft.help.push(help.to_string());
     draft
 }
 

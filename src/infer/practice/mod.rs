@@ -263,6 +263,7 @@ mod summed_scaled;
 mod switch;
 mod synchronized;
 mod taken_grads;
+mod taken_in_turns;
 mod this_rank;
 mod tied;
 mod tied_mean;
