@@ -266,6 +266,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["world"], one_rank::alone).with(&[&["world"], &["reduce", "gather", "broadcast"]]),
     of_collectives(statistic::squares).with(&[&["sqrt("]]),
     of_collectives(statistic::deviations).with(&[&["sum("], &[" - "], &["**", "square", "pow("]]),
+    of_collectives(variances_weighted::pairs).with(&[&["var"], &["mean"]]),
     of_collectives(mean_of_variances::scales).with(&[&["var("], &["mean("], &["sqrt"]]),
     of_collectives(statistic::centres).with(&[&["mean("], &[" - "]]),
     of_collectives(strided::gradients).with(&[&[".grad."]]),

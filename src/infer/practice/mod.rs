@@ -288,6 +288,7 @@ pub mod unshared;
 mod unsummed_input;
 mod unused_group;
 mod unwrapped;
+mod variances_weighted;
 pub mod view;
 mod views_apart;
 mod waited_later;
