@@ -18,6 +18,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
         Unshared::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
         Unshared::TakenInTurns { taken, in_turns } => taken_in_turns(*taken, *in_turns),
+        Unshared::OwnDivisor { whole } => own_divisor(*whole),
         Unshared::OtherCut { value, two } => other_cut(value, *two),
         Unshared::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
         Unshared::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
@@ -286,6 +287,15 @@ fn taken_in_turns(taken: Place, in_turns: bool) -> Draft {
     draft.primary = primary.to_string();
     draft.labels.push(spot(taken, label.to_string()));
     draft.help.push(help.to_string());
+    draft
+}
+
+fn own_divisor(whole: Place) -> Draft {
+    let title = "the backward divides by the length of this rank's part, and the forward by that of the whole: the gradient is too large by the number of ranks";
+    let mut draft = Draft::new(&codes::SCALED_ONE_WAY, title.to_string());
+    draft.primary = "counts what this rank has".to_string();
+    draft.labels.push(spot(whole, "counts what all ranks have".to_string()));
+    draft.help.push("keep the number in the forward, and divide by that".to_string());
     draft
 }
 

@@ -166,6 +166,7 @@ mod override_sum;
 mod overwritten;
 mod own_data;
 mod own_decision;
+mod own_divisor;
 mod own_group;
 mod own_labels;
 mod own_largest;
