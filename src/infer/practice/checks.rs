@@ -1,4 +1,4 @@
-//! Which checks look at which functions. In: nothing. Out: [`OF_FUNCTIONS`], each with what the text of a file or of a function shows if
+//! Which checks look at which functions and classes. In: nothing. Out: [`OF_CLASSES`], and [`OF_FUNCTIONS`], each with what the text of a file or of a function shows if
 //! it has anything to say. Never: what a check does. Next: `mod.rs`, which runs them.
 
 use super::*;
@@ -501,4 +501,45 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["new_group("], group_of_one::made).with(&[&["new_group("], &["rank"]]),
     of_words(&["distributedsampler("], loader_length::divided).with(&[&["len("], &["/"]]),
     of_words(first_rank::FIRST, first_rank::of_other).with(&[first_rank::FIRST, &["//"]]),
+];
+
+/// The checks of single classes, which look at the whole project.
+pub(super) const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
+    switch::stored,
+    marks::unset,
+    marks::partly,
+    uneven::siblings,
+    uneven::of_one_norm,
+    uneven::hooked,
+    uneven::biases,
+    pool::shared,
+    partition::unmarked,
+    whole_marked::modes,
+    beside_layers::unmarked,
+    summed_marks::complete,
+    part_beside::unmarked,
+    mark_beside::left_out,
+    doubled::marked_twice,
+    axis_map::disagreeing,
+    backwards::other_input,
+    backwards::same_sizes,
+    backward_group::left_out,
+    override_sum::left_out,
+    info_left_out::left_out,
+    weight_left::left_out,
+    unsummed_input::parts,
+    summed_in_one::parts,
+    early_return::unsummed,
+    copied_first::stepped,
+    unused_group::stored,
+    split_step::left_out,
+    unused_group::replicas,
+    own_overflow::decides,
+    sequence_divided::over_both,
+    sequence_divided::one_of_two,
+    running::apart,
+    tied::weights,
+    part_loss::attached,
+    own_tokens::attached,
+    pending::dropped,
 ];

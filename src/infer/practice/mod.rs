@@ -92,6 +92,7 @@ pub mod hidden_change;
 pub mod hidden_sum;
 pub mod hints;
 mod in_flight;
+mod info_left_out;
 mod inner_step;
 mod kept_handles;
 mod kernel_spec;
@@ -320,7 +321,7 @@ use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use asked::{Shown, Taken};
 use beside::Beside;
-use checks::{Check, OF_FUNCTIONS};
+use checks::{Check, OF_CLASSES, OF_FUNCTIONS};
 use found::Practice;
 use glance::{Glance, Glancer};
 use reducers::Reducers;
@@ -337,46 +338,6 @@ type Found = Vec<(Place, Practice)>;
 
 /// A check of single functions.
 type OfFunction = fn(&View<'_>, &mut Found);
-
-/// The checks of single classes, which look at the whole project.
-const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
-    switch::stored,
-    marks::unset,
-    marks::partly,
-    uneven::siblings,
-    uneven::of_one_norm,
-    uneven::hooked,
-    uneven::biases,
-    pool::shared,
-    partition::unmarked,
-    whole_marked::modes,
-    beside_layers::unmarked,
-    summed_marks::complete,
-    part_beside::unmarked,
-    mark_beside::left_out,
-    doubled::marked_twice,
-    axis_map::disagreeing,
-    backwards::other_input,
-    backwards::same_sizes,
-    backward_group::left_out,
-    override_sum::left_out,
-    weight_left::left_out,
-    unsummed_input::parts,
-    summed_in_one::parts,
-    early_return::unsummed,
-    copied_first::stepped,
-    unused_group::stored,
-    split_step::left_out,
-    unused_group::replicas,
-    own_overflow::decides,
-    sequence_divided::over_both,
-    sequence_divided::one_of_two,
-    running::apart,
-    tied::weights,
-    part_loss::attached,
-    own_tokens::attached,
-    pending::dropped,
-];
 
 /// The checks of single functions that look at the whole project.
 const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[
