@@ -19,6 +19,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
         Unshared::TakenInTurns { taken, in_turns } => taken_in_turns(*taken, *in_turns),
         Unshared::OwnDivisor { whole } => own_divisor(*whole),
+        Unshared::SpreadOfPart { weight, made, drawn } => spread_of_part(weight, *made, *drawn),
         Unshared::OtherCut { value, two } => other_cut(value, *two),
         Unshared::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
         Unshared::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
@@ -296,6 +297,18 @@ fn own_divisor(whole: Place) -> Draft {
     draft.primary = "counts what this rank has".to_string();
     draft.labels.push(spot(whole, "counts what all ranks have".to_string()));
     draft.help.push("keep the number in the forward, and divide by that".to_string());
+    draft
+}
+
+fn spread_of_part(weight: &str, made: Place, drawn: Place) -> Draft {
+    let title = format!(
+        "the random start of `{weight}` has the spread of this rank's part: it is another one for each number of ranks"
+    );
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title);
+    draft.primary = "follows from the length of the part".to_string();
+    draft.labels.push(spot(made, "a dim is split over the ranks".to_string()));
+    draft.labels.push(spot(drawn, "drawn with it".to_string()));
+    draft.help.push("compute it from the length of the whole dim".to_string());
     draft
 }
 

@@ -232,6 +232,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
     of_words(&[".apply("], beside_copy::weights).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
+    of_words(&["normal_(", "uniform_("], spread_of_part::drawn)
+        .with(&[&["normal_(", "uniform_("], &["shape", "size(", "fan_in"]]),
     of_words(&["def backward("], own_divisor::of_part).with(&[&["/", "div"], &["ctx."], &["saved_tensors", "ctx."]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),
     of_collectives(mean_backward::of_own_rows).with(&[&["all_reduce"], &["/", "div"], &["saved_tensors", "ctx."]]),

@@ -249,6 +249,7 @@ pub mod slips;
 mod slopes_of_all;
 mod split_plain;
 mod split_step;
+mod spread_of_part;
 mod stage_norm;
 mod stale;
 mod stale_block;

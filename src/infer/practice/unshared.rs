@@ -70,6 +70,8 @@ pub enum Unshared {
     DimNotSeeded { given: Name, missing: Name, mesh: Place },
     /// A backward divides by the length of this rank's part, and the forward by that of the whole; where.
     OwnDivisor { whole: Place },
+    /// The spread of a random start follows from the length of a dim that is split; where the weight is made, and drawn.
+    SpreadOfPart { weight: Name, made: Place, drawn: Place },
     /// Rows that were gathered in one order are taken back in the other one: every n-th, or in one run.
     TakenInTurns { taken: Place, in_turns: bool },
     /// A method drops the handles that have completed, and nothing calls the one that waits for all; where a handle is made, and what steps.
