@@ -20,6 +20,7 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::TakenInTurns { taken, in_turns } => taken_in_turns(*taken, *in_turns),
         Unshared::OwnDivisor { whole } => own_divisor(*whole),
         Unshared::SpreadOfPart { weight, made, drawn } => spread_of_part(weight, *made, *drawn),
+        Unshared::DrawnBeside { function, buffer, shared } => drawn_beside(function, buffer, *shared),
         Unshared::OtherCut { value, two } => other_cut(value, *two),
         Unshared::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
         Unshared::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
@@ -309,6 +310,15 @@ fn spread_of_part(weight: &str, made: Place, drawn: Place) -> Draft {
     draft.labels.push(spot(made, "a dim is split over the ranks".to_string()));
     draft.labels.push(spot(drawn, "drawn with it".to_string()));
     draft.help.push("compute it from the length of the whole dim".to_string());
+    draft
+}
+
+fn drawn_beside(function: &str, buffer: &str, shared: Place) -> Draft {
+    let title = format!("each rank writes what it draws from its own data into `{buffer}`: the ranks drift apart");
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title);
+    draft.primary = format!("`{function}` gives other rows on each rank");
+    draft.labels.push(spot(shared, format!("sent to all ranks here, before `{buffer}` is written")));
+    draft.help.push("broadcast it here as well".to_string());
     draft
 }
 

@@ -528,6 +528,7 @@ pub(super) const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = 
     backward_group::left_out,
     override_sum::left_out,
     info_left_out::left_out,
+    drawn_beside::written,
     weight_left::left_out,
     unsummed_input::parts,
     summed_in_one::parts,

@@ -49,6 +49,7 @@ mod divided_again;
 mod division_switch;
 mod doubled;
 mod drawn_apart;
+mod drawn_beside;
 mod dropped_handle;
 mod duplicated;
 mod each_round;

@@ -72,6 +72,8 @@ pub enum Unshared {
     OwnDivisor { whole: Place },
     /// The spread of a random start follows from the length of a dim that is split; where the weight is made, and drawn.
     SpreadOfPart { weight: Name, made: Place, drawn: Place },
+    /// What a function draws from this rank's data is written into a buffer, where another method broadcasts it before; where.
+    DrawnBeside { function: Name, buffer: Name, shared: Place },
     /// Rows that were gathered in one order are taken back in the other one: every n-th, or in one run.
     TakenInTurns { taken: Place, in_turns: bool },
     /// A method drops the handles that have completed, and nothing calls the one that waits for all; where a handle is made, and what steps.
