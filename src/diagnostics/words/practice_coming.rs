@@ -29,19 +29,13 @@ pub fn coming(mistake: &Coming) -> Draft {
         }
         Coming::ByOwnLoss { collective, loss, call } => by_own_loss(collective, loss, *call),
         Coming::StopOfOne { flag, set, condition, waits } => stop_of_one(flag, *set, *condition, *waits),
+        Coming::OwnsNone { collective, list, chosen, call } => owns_none(collective, list, *chosen, *call),
         Coming::ByOwnData { collective, tested, call } => by_own_data(collective, tested, *call),
         Coming::ByPartialSum { collective, rank, test, call, at } => {
             by_partial_sum((collective, *rank), *test, (call, *at))
         }
         Coming::ByOwnPart { scaler, wrapper, wrapped, instead } => by_own_part(scaler, (wrapper, *wrapped), instead),
-        Coming::ByOwnGradients { group, stored } => {
-            let title = format!("each rank decides by its own gradients whether to step, and `{group}` is never used");
-            let mut draft = Draft::new(&codes::SOME_RANKS, title);
-            draft.primary = "whether this rank's gradients are numbers".to_string();
-            draft.labels.push(spot(*stored, "kept here, and never read".to_string()));
-            draft.help.push(format!("take the maximum over `{group}` first: `all_reduce` with `ReduceOp.MAX`"));
-            draft
-        }
+        Coming::ByOwnGradients { group, stored } => by_own_gradients(group, *stored),
         Coming::ConstantLoss { collective, function, tested, call } => {
             constant_loss(collective, function, tested, *call)
         }
@@ -85,6 +79,15 @@ pub fn coming(mistake: &Coming) -> Draft {
             draft
         }
     }
+}
+
+fn by_own_gradients(group: &str, stored: Place) -> Draft {
+    let title = format!("each rank decides by its own gradients whether to step, and `{group}` is never used");
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    draft.primary = "whether this rank's gradients are numbers".to_string();
+    draft.labels.push(spot(stored, "kept here, and never read".to_string()));
+    draft.help.push(format!("take the maximum over `{group}` first: `all_reduce` with `ReduceOp.MAX`"));
+    draft
 }
 
 fn other_order(collective: &Name, (other, call): (&Name, Place), condition: Place) -> Draft {
@@ -216,6 +219,16 @@ fn by_own_data(collective: &str, tested: &str, call: Place) -> Draft {
     draft.primary = "another answer on each rank".to_string();
     draft.labels.push(spot(call, "every rank has to come here".to_string()));
     draft.help.push(format!("call `{collective}` before the test, with zero where there is nothing"));
+    draft
+}
+
+fn owns_none(collective: &str, list: &str, chosen: Place, call: Place) -> Draft {
+    let title = format!("a rank whose `{list}` is empty never comes to `{collective}`: the others wait for it");
+    let mut draft = Draft::new(&codes::SOME_RANKS, title);
+    draft.primary = "another way on each rank".to_string();
+    draft.labels.push(spot(chosen, "each rank has its own share".to_string()));
+    draft.labels.push(spot(call, "every rank has to come here".to_string()));
+    draft.help.push(format!("call `{collective}` on every rank, also on those that own nothing"));
     draft
 }
 

@@ -13,6 +13,7 @@ pub fn slips(mistake: &Slip) -> Draft {
         | Slip::MeshLeftOut { .. }
         | Slip::GroupOfOne { .. }
         | Slip::NodesLeftOut { .. }
+        | Slip::SiblingHandsOn { .. }
         | Slip::OtherAxes { .. }
         | Slip::FirstOfOther { .. }
         | Slip::AllRanksFactor { .. } => groups(mistake),
@@ -66,6 +67,9 @@ pub fn slips(mistake: &Slip) -> Draft {
 /// Slips about groups, and about how many ranks there are.
 fn groups(mistake: &Slip) -> Draft {
     match mistake {
+        Slip::SiblingHandsOn { function, parameter, handed, counts } => {
+            sibling_hands_on(function, parameter, *handed, *counts)
+        }
         Slip::NodesLeftOut { function, parameter, own, takes } => nodes_left_out(function, parameter, *own, *takes),
         Slip::GroupForgotten { function, parameter, given } => {
             let title = format!(
@@ -142,6 +146,18 @@ fn all_ranks_factor(count: &str, over: &str, summed: Place, shared: Place) -> Dr
     draft.labels.push(spot(summed, format!("counts what the ranks of {over} have")));
     draft.labels.push(spot(shared, "these ranks share a batch, and are among all ranks too".to_string()));
     draft.help.push(format!("multiply by the number of ranks of {over}"));
+    draft
+}
+
+fn sibling_hands_on(function: &str, parameter: &str, handed: Place, counts: Place) -> Draft {
+    let title = format!(
+        "`{function}` is not given what is in `{parameter}`, which nothing here reads: it counts what this rank has"
+    );
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title);
+    draft.primary = format!("leaves `{parameter}` out");
+    draft.labels.push(spot(handed, format!("handed on here: `**{parameter}`")));
+    draft.labels.push(spot(counts, "counted here where it is left out".to_string()));
+    draft.help.push(format!("give it `**{parameter}` as well"));
     draft
 }
 

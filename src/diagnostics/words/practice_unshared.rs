@@ -17,6 +17,10 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::KernelSplit { axis, of_sequence, call } => kernel_split(axis, *of_sequence, *call),
         Unshared::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
         Unshared::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
+        Unshared::TakenInTurns { taken, in_turns } => taken_in_turns(*taken, *in_turns),
+        Unshared::OwnDivisor { whole } => own_divisor(*whole),
+        Unshared::SpreadOfPart { weight, made, drawn } => spread_of_part(weight, *made, *drawn),
+        Unshared::DrawnBeside { function, buffer, shared } => drawn_beside(function, buffer, *shared),
         Unshared::OtherCut { value, two } => other_cut(value, *two),
         Unshared::RootNotSharded { model, outside, made, sharded } => root_not_sharded(model, outside, *made, *sharded),
         Unshared::ReadInLoop { read, handle, waited } => read_in_loop(read, handle, *waited),
@@ -265,6 +269,58 @@ fn read_in_loop(read: &str, handle: &str, waited: Place) -> Draft {
     draft.primary = "may not have arrived".to_string();
     draft.labels.push(spot(waited, "waited for here".to_string()));
     draft.help.push(format!("wait for `{handle}` before this"));
+    draft
+}
+
+fn taken_in_turns(taken: Place, in_turns: bool) -> Draft {
+    let (title, primary, label, help) = match in_turns {
+        true => (
+            "rows are gathered rank after rank, and taken back in turns: each rank gets those of others",
+            "the rows of a rank stand in one run",
+            "takes every n-th row, from the rank on",
+            "gather in turns, `torch.stack(parts, dim=1).flatten(0, 1)`, if samples are dealt so, or take the run back",
+        ),
+        false => (
+            "rows are gathered in turns, and taken back in one run: each rank gets those of others",
+            "the rows of a rank stand apart from each other",
+            "takes one run of rows",
+            "take every n-th row back, from the rank on, or gather with `torch.cat(parts)`",
+        ),
+    };
+    let mut draft = Draft::new(&codes::LABELS_OF_FIRST, title.to_string());
+    draft.primary = primary.to_string();
+    draft.labels.push(spot(taken, label.to_string()));
+    draft.help.push(help.to_string());
+    draft
+}
+
+fn own_divisor(whole: Place) -> Draft {
+    let title = "the backward divides by the length of this rank's part, and the forward by that of the whole: the gradient is too large by the number of ranks";
+    let mut draft = Draft::new(&codes::SCALED_ONE_WAY, title.to_string());
+    draft.primary = "counts what this rank has".to_string();
+    draft.labels.push(spot(whole, "counts what all ranks have".to_string()));
+    draft.help.push("keep the number in the forward, and divide by that".to_string());
+    draft
+}
+
+fn spread_of_part(weight: &str, made: Place, drawn: Place) -> Draft {
+    let title = format!(
+        "the random start of `{weight}` has the spread of this rank's part: it is another one for each number of ranks"
+    );
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title);
+    draft.primary = "follows from the length of the part".to_string();
+    draft.labels.push(spot(made, "a dim is split over the ranks".to_string()));
+    draft.labels.push(spot(drawn, "drawn with it".to_string()));
+    draft.help.push("compute it from the length of the whole dim".to_string());
+    draft
+}
+
+fn drawn_beside(function: &str, buffer: &str, shared: Place) -> Draft {
+    let title = format!("each rank writes what it draws from its own data into `{buffer}`: the ranks drift apart");
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title);
+    draft.primary = format!("`{function}` gives other rows on each rank");
+    draft.labels.push(spot(shared, format!("sent to all ranks here, before `{buffer}` is written")));
+    draft.help.push("broadcast it here as well".to_string());
     draft
 }
 

@@ -1,4 +1,4 @@
-//! Which checks look at which functions. In: nothing. Out: [`OF_FUNCTIONS`], each with what the text of a file or of a function shows if
+//! Which checks look at which functions and classes. In: nothing. Out: [`OF_CLASSES`], and [`OF_FUNCTIONS`], each with what the text of a file or of a function shows if
 //! it has anything to say. Never: what a check does. Next: `mod.rs`, which runs them.
 
 use super::*;
@@ -232,6 +232,9 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".apply("], applied_copy::written).with(&[&[".apply("]]),
     of_words(&[".apply("], beside_copy::weights).with(&[&[".apply("]]),
     of_collectives(gate_inverted::sums).with(&[&["grad"], &["sequence_parallel", "mode"]]),
+    of_words(&["normal_(", "uniform_("], spread_of_part::drawn)
+        .with(&[&["normal_(", "uniform_("], &["shape", "size(", "fan_in"]]),
+    of_words(&["def backward("], own_divisor::of_part).with(&[&["/", "div"], &["ctx."], &["saved_tensors", "ctx."]]),
     of_collectives(mean_backward::of_means).with(&[&["mean("], &["world_size"]]),
     of_collectives(mean_backward::of_own_rows).with(&[&["all_reduce"], &["/", "div"], &["saved_tensors", "ctx."]]),
     of_words(&["distributeddataparallel"], affine_twice::returned).with(&[
@@ -266,6 +269,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["world"], one_rank::alone).with(&[&["world"], &["reduce", "gather", "broadcast"]]),
     of_collectives(statistic::squares).with(&[&["sqrt("]]),
     of_collectives(statistic::deviations).with(&[&["sum("], &[" - "], &["**", "square", "pow("]]),
+    of_collectives(variances_weighted::pairs).with(&[&["var"], &["mean"]]),
     of_collectives(mean_of_variances::scales).with(&[&["var("], &["mean("], &["sqrt"]]),
     of_collectives(statistic::centres).with(&[&["mean("], &[" - "]]),
     of_collectives(strided::gradients).with(&[&[".grad."]]),
@@ -370,7 +374,10 @@ pub const OF_FUNCTIONS: &[Check] = &[
     ]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
-    of_words(only_some::FIRST, only_some::calls).with(&[only_some::FIRST]),
+    of_words(&["rank"], owns_none::left_out).with(&[&["if not ", "if len(", "own", "mine", "my_", "local", "rank"]]),
+    of_words(&["gather"], taken_in_turns::taken)
+        .with(&[&["rank", "process_index", "own", "local", "part"], &["mean", "std", "var", "sum(", "max", "min"]]),
+    of_words(only_some::FIRST, only_some::calls).with(&[only_some::ASKED]),
     of_words(&["rank", "main", "master"], only_some::decorated).where_seen(|seen| seen.communicates),
     of_names(&["new_group", "create_group"], rehearsed::groups).with(&[&["new_group", "create_group"]]),
     of_names(&["new_group"], new_groups::made).with(&[&["new_group"], &["rank", "host"]]),
@@ -497,4 +504,47 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["new_group("], group_of_one::made).with(&[&["new_group("], &["rank"]]),
     of_words(&["distributedsampler("], loader_length::divided).with(&[&["len("], &["/"]]),
     of_words(first_rank::FIRST, first_rank::of_other).with(&[first_rank::FIRST, &["//"]]),
+];
+
+/// The checks of single classes, which look at the whole project.
+pub(super) const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
+    switch::stored,
+    marks::unset,
+    marks::partly,
+    uneven::siblings,
+    uneven::of_one_norm,
+    uneven::hooked,
+    uneven::biases,
+    pool::shared,
+    partition::unmarked,
+    whole_marked::modes,
+    beside_layers::unmarked,
+    summed_marks::complete,
+    part_beside::unmarked,
+    mark_beside::left_out,
+    doubled::marked_twice,
+    axis_map::disagreeing,
+    backwards::other_input,
+    backwards::same_sizes,
+    backward_group::left_out,
+    override_sum::left_out,
+    info_left_out::left_out,
+    drawn_beside::written,
+    weight_left::left_out,
+    kept_neighbour::kept,
+    unsummed_input::parts,
+    summed_in_one::parts,
+    early_return::unsummed,
+    copied_first::stepped,
+    unused_group::stored,
+    split_step::left_out,
+    unused_group::replicas,
+    own_overflow::decides,
+    sequence_divided::over_both,
+    sequence_divided::one_of_two,
+    running::apart,
+    tied::weights,
+    part_loss::attached,
+    own_tokens::attached,
+    pending::dropped,
 ];

@@ -40,6 +40,8 @@ pub enum Coming {
     GroupRoot { collective: Name, argument: Name, rank: Place },
     /// The first rank alone sets a flag by which each rank leaves its loop; where, under which condition, and whether all meet at the place.
     StopOfOne { flag: Name, set: Place, condition: Place, waits: bool },
+    /// A rank to which nothing was dealt out never comes to a collective of those among whom it was; where it is chosen, and what it misses.
+    OwnsNone { collective: Name, list: Name, chosen: Place, call: Place },
     /// The number of a worker of a data loader is given as the rank among all.
     WorkerAsRank { function: Name, given: Name },
 }

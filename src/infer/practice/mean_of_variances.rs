@@ -63,7 +63,7 @@ pub fn scales(view: &View<'_>, out: &mut Found) {
 }
 
 /// Whether each rank takes the mean of its own data off before: the means do not differ then.
-fn is_centred_before(view: &View<'_>, at: usize) -> bool {
+pub(super) fn is_centred_before(view: &View<'_>, at: usize) -> bool {
     (0..at).any(|step| match view.value(step) {
         Some(Rvalue::Binary { op: BinOp::Sub, left, right }) => match view.through(right) {
             Expr::Call { callee, .. } => {
@@ -91,7 +91,7 @@ fn moment(view: &View<'_>, operand: &Operand, at: usize, name: &str) -> bool {
 }
 
 /// What holds the reduced moments.
-fn result(view: &View<'_>, at: usize, call: &CollectiveCall<'_>) -> Option<LocalId> {
+pub(super) fn result(view: &View<'_>, at: usize, call: &CollectiveCall<'_>) -> Option<LocalId> {
     match (&call.rule.form, view.steps[at].stmt) {
         (Form::InPlace, _) => call.input.and_then(near::local),
         (Form::Result, Stmt::Assign { dst, .. }) => Some(*dst),
@@ -100,7 +100,7 @@ fn result(view: &View<'_>, at: usize, call: &CollectiveCall<'_>) -> Option<Local
 }
 
 /// Whether an operand is a number that keeps a root from being zero.
-fn is_small(view: &View<'_>, operand: &Operand) -> bool {
+pub(super) fn is_small(view: &View<'_>, operand: &Operand) -> bool {
     let named = |name: &str| name.to_lowercase().contains("eps");
     match view.through(operand) {
         Expr::Const(_) => true,

@@ -49,6 +49,7 @@ mod divided_again;
 mod division_switch;
 mod doubled;
 mod drawn_apart;
+mod drawn_beside;
 mod dropped_handle;
 mod duplicated;
 mod each_round;
@@ -92,6 +93,7 @@ pub mod hidden_change;
 pub mod hidden_sum;
 pub mod hints;
 mod in_flight;
+mod info_left_out;
 mod inner_step;
 mod kept_handles;
 mod kept_neighbour;
@@ -167,6 +169,7 @@ mod override_sum;
 mod overwritten;
 mod own_data;
 mod own_decision;
+mod own_divisor;
 mod own_group;
 mod own_labels;
 mod own_largest;
@@ -182,6 +185,7 @@ mod own_size;
 mod own_statistic;
 mod own_tokens;
 mod own_weights;
+mod owns_none;
 mod packed_cut;
 mod parameter_divided;
 mod part_beside;
@@ -234,6 +238,7 @@ mod set_order;
 mod shard_dim;
 mod shard_norm;
 mod sharded_step;
+mod shards_asked;
 mod shared_bias;
 mod shift_by_hand;
 mod shift_in_part;
@@ -246,6 +251,7 @@ pub mod slips;
 mod slopes_of_all;
 mod split_plain;
 mod split_step;
+mod spread_of_part;
 mod stage_norm;
 mod stale;
 mod stale_block;
@@ -262,6 +268,7 @@ mod summed_scaled;
 mod switch;
 mod synchronized;
 mod taken_grads;
+mod taken_in_turns;
 mod this_rank;
 mod tied;
 mod tied_mean;
@@ -286,6 +293,7 @@ pub mod unshared;
 mod unsummed_input;
 mod unused_group;
 mod unwrapped;
+mod variances_weighted;
 pub mod view;
 mod views_apart;
 mod waited_later;
@@ -316,7 +324,7 @@ use crate::source::reads::{Read, note};
 use crate::source::{Files, Name, Place};
 use asked::{Shown, Taken};
 use beside::Beside;
-use checks::{Check, OF_FUNCTIONS};
+use checks::{Check, OF_CLASSES, OF_FUNCTIONS};
 use found::Practice;
 use glance::{Glance, Glancer};
 use reducers::Reducers;
@@ -333,47 +341,6 @@ type Found = Vec<(Place, Practice)>;
 
 /// A check of single functions.
 type OfFunction = fn(&View<'_>, &mut Found);
-
-/// The checks of single classes, which look at the whole project.
-const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = &[
-    switch::stored,
-    marks::unset,
-    marks::partly,
-    uneven::siblings,
-    uneven::of_one_norm,
-    uneven::hooked,
-    uneven::biases,
-    pool::shared,
-    partition::unmarked,
-    whole_marked::modes,
-    beside_layers::unmarked,
-    summed_marks::complete,
-    part_beside::unmarked,
-    mark_beside::left_out,
-    doubled::marked_twice,
-    axis_map::disagreeing,
-    backwards::other_input,
-    backwards::same_sizes,
-    backward_group::left_out,
-    override_sum::left_out,
-    weight_left::left_out,
-    kept_neighbour::kept,
-    unsummed_input::parts,
-    summed_in_one::parts,
-    early_return::unsummed,
-    copied_first::stepped,
-    unused_group::stored,
-    split_step::left_out,
-    unused_group::replicas,
-    own_overflow::decides,
-    sequence_divided::over_both,
-    sequence_divided::one_of_two,
-    running::apart,
-    tied::weights,
-    part_loss::attached,
-    own_tokens::attached,
-    pending::dropped,
-];
 
 /// The checks of single functions that look at the whole project.
 const IN_PROJECT: &[for<'a> fn(&Lint<'a>, &View<'a>, &mut Found)] = &[

@@ -13,6 +13,7 @@ use super::lost::last;
 use super::near;
 use super::rank_tests::{Test, asks_job, test};
 use super::ranks::{decided, is_answered, is_exit, other_branch_calls, same, together, waits, without_group};
+use super::shards_asked::{WHOLE_TENSOR, asks_split, is_sharded, listed, makes_whole};
 use super::view::{Guard, View};
 use super::wrapped;
 use crate::ir::{Arg, ArgKind, Const, LocalId, Operand, Rvalue, Stmt};
@@ -39,6 +40,9 @@ const SHARD: &[&str] = &["shard", "fsdp", "parallelize", "wrap", "distribute"];
 /// Words of tests of the rank.
 pub const FIRST: &[&str] = &["rank", "main", "master", "global_zero", "process_zero"];
 
+/// The same, or what asks for them under another name: `if self.should_save`.
+pub const ASKED: &[&str] = &["rank", "main", "master", "zero", "should_", "is_", "first", "leader", "writer"];
+
 const ALONE: &[&str] = &["no_dist", "process_group", "use_collectives"];
 
 /// How many calls lie between a test and what communicates.
@@ -59,9 +63,12 @@ pub fn calls(view: &View<'_>, out: &mut Found) {
         let found = shared.map_or_else(|| decided(view, i), |(_, found)| found);
         last = Some((i, found));
         let Some((guard, told)) = found else { continue };
-        let Some(Reached { name, inside }) = communicates(view, i, told) else { continue };
+        let Some(Reached { name, inside, model }) = communicates(view, i, told) else { continue };
         // The ranks along another dim of a mesh have parts of other tensors.
-        if name == "full_tensor" && !told.of_all && has_dims(view) {
+        if (name == WHOLE_TENSOR || model.is_some()) && !told.of_all && has_dims(view) {
+            continue;
+        }
+        if model.is_some_and(|model| !is_sharded(view, i, &model)) {
             continue;
         }
         // Of a condition of which a part tells ranks apart the rest may ask whether there is anything to gather.
@@ -113,7 +120,8 @@ pub fn decorated(view: &View<'_>, out: &mut Found) {
         let Some(Resolved::Func(at)) = path.map(|path| view.project.path(&path)) else { continue };
         let Some((guard, exit)) = calls_on_some(&view.other(at)) else { continue };
         let test = Test { of_all: true, one: false };
-        let found = (0..view.steps.len()).find_map(|i| Some((i, surely(view, i, test, &[], 0)?.name)));
+        let reached = |i| surely(view, i, test, &[], 0).filter(|reached| reached.model.is_none());
+        let found = (0..view.steps.len()).find_map(|i| Some((i, reached(i)?.name)));
         if let Some((step, collective)) = found {
             let practice = Practice::SomeRanks { collective, condition: guard, exit: exit.then_some(guard) };
             out.push((view.place(view.steps[step].id), practice));
@@ -217,6 +225,14 @@ fn called_name(view: &View<'_>, step: usize) -> Option<Name> {
 struct Reached {
     name: Name,
     inside: Option<Name>,
+    /// The model whose tensors are made whole in what is called, as the caller names it.
+    model: Option<Expr>,
+}
+
+impl Reached {
+    fn new(name: Name) -> Reached {
+        Reached { name, inside: None, model: None }
+    }
 }
 
 /// The name of what a step calls, if all ranks have to call it.
@@ -225,9 +241,9 @@ fn communicates(view: &View<'_>, step: usize, test: Test) -> Option<Reached> {
     if let Some(call) = together(view, value) {
         let only = || barriers(view) == 1;
         let everyone = without_group(call.group) && call.name.contains("barrier");
-        return (everyone && only()).then_some(Reached { name: call.name, inside: None });
+        return (everyone && only()).then(|| Reached::new(call.name));
     }
-    let library = of_library(view, step).map(|name| Reached { name, inside: None });
+    let library = of_library(view, step).map(Reached::new);
     library.or_else(|| of_project(view, value, test, &[], 0))
 }
 
@@ -235,7 +251,9 @@ fn communicates(view: &View<'_>, step: usize, test: Test) -> Option<Reached> {
 pub(super) fn meets_all(view: &View<'_>, step: usize) -> Option<Name> {
     match together(view, view.value(step)?) {
         Some(call) => without_group(call.group).then_some(call.name),
-        None => communicates(view, step, Test { of_all: true, one: false }).map(|reached| reached.name),
+        None => communicates(view, step, Test { of_all: true, one: false })
+            .filter(|reached| reached.model.is_none())
+            .map(|reached| reached.name),
     }
 }
 
@@ -243,9 +261,9 @@ pub(super) fn meets_all(view: &View<'_>, step: usize) -> Option<Name> {
 fn of_library(view: &View<'_>, step: usize) -> Option<Name> {
     let value = view.value(step)?;
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
-    let own = || !view.project.methods_named(&Name::from("full_tensor")).is_empty();
+    let own = || !view.project.methods_named(&Name::from(WHOLE_TENSOR)).is_empty();
     if let Rvalue::CallMethod { base, name, .. } = value {
-        if name == "full_tensor" && args.is_empty() && !own() && may_be_split(view) {
+        if name == WHOLE_TENSOR && args.is_empty() && !own() && may_be_split(view) {
             return Some(name.clone());
         }
         if name == "state_dict" && view.steps[step].contexts.iter().any(|c| gathers(view, c, base)) {
@@ -384,7 +402,7 @@ fn class_of(view: &View<'_>, object: &Expr, method: &Name) -> Option<ClassRef> {
 }
 
 /// The name of a function of the project that communicates over all ranks whatever it is given. `left`: parameters of the caller that are left out.
-fn of_project(view: &View<'_>, value: &Rvalue, test: Test, left: &[LocalId], depth: usize) -> Option<Reached> {
+fn of_project<'a>(view: &View<'a>, value: &'a Rvalue, test: Test, left: &[LocalId], depth: usize) -> Option<Reached> {
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     let at = callee(view, value)?;
     let inner = near::shared(view, at);
@@ -393,7 +411,17 @@ fn of_project(view: &View<'_>, value: &Rvalue, test: Test, left: &[LocalId], dep
     }
     let left = left_out(view, &inner, args, left);
     let reached = (0..inner.steps.len()).find_map(|i| surely(&inner, i, test, &left, depth))?;
-    Some(Reached { name: inner.func.name.clone(), inside: reached.inside.or(Some(reached.name)) })
+    let given = |local: LocalId| {
+        let position = inner.func.params.iter().position(|p| p.local == local)?;
+        let placed = position.checked_sub(usize::from(inner.func.class.is_some()))?;
+        Some(view.expr(view.argument(args, placed, &inner.func.params[position].name)?))
+    };
+    // What is a model here is what the caller gives.
+    let model = match reached.model {
+        Some(Expr::Local(local)) => Some(given(local)?),
+        other => other,
+    };
+    Some(Reached { name: inner.func.name.clone(), inside: reached.inside.or(Some(reached.name)), model })
 }
 
 /// What a step that is reached wherever the program is distributed does with all ranks.
@@ -401,7 +429,21 @@ fn surely(view: &View<'_>, step: usize, test: Test, left: &[LocalId], depth: usi
     let at = &view.steps[step];
     let value = view.value(step)?;
     let (Rvalue::Call { .. } | Rvalue::CallMethod { .. }) = value else { return None };
-    if !at.loops.is_empty() || !at.guards.iter().all(|g| asks_job(view, &view.expr(g.test), g.holds)) {
+    let always = |g: &Guard<'_>| asks_job(view, &view.expr(g.test), g.holds);
+    let model = match &**at.loops {
+        [] => None,
+        [round] => Some(listed(view, *round)?),
+        _ => return None,
+    };
+    if let Some(model) = model.clone().filter(|_| makes_whole(view, value)) {
+        let told = |g: &Guard<'_>| always(g) || g.holds && asks_split(&view.expr(g.test));
+        return at
+            .guards
+            .iter()
+            .all(told)
+            .then(|| Reached { model: Some(model), ..Reached::new(Name::from(WHOLE_TENSOR)) });
+    }
+    if !at.guards.iter().all(always) {
         return None;
     }
     if let Some(call) = together(view, value) {
@@ -410,10 +452,10 @@ fn surely(view: &View<'_>, step: usize, test: Test, left: &[LocalId], depth: usi
             _ => false,
         };
         let all = absent || without_group(call.group) || waits(view, call.group, test);
-        return all.then_some(Reached { name: call.name, inside: None });
+        return all.then(|| Reached::new(call.name));
     }
     let deeper = || if depth + 1 < MOST_CALLS { of_project(view, value, test, left, depth + 1) } else { None };
-    let library = of_library(view, step).filter(|n| n != "full_tensor").map(|name| Reached { name, inside: None });
+    let library = of_library(view, step).filter(|n| n != WHOLE_TENSOR).map(Reached::new);
     library.or_else(deeper)
 }
 

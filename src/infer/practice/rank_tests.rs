@@ -277,6 +277,11 @@ pub fn is_number_of_ranks(view: &View<'_>, size: &Expr) -> bool {
     }
 }
 
+/// Whether a number is the rank for sure.
+pub fn is_rank(view: &View<'_>, number: &Expr) -> bool {
+    rank(view, number, MOST_STEPS).is_some_and(|rank| !rank.named && !rank.text)
+}
+
 /// The number that an expression is, if that is a rank.
 fn rank(view: &View<'_>, e: &Expr, depth: usize) -> Option<Rank> {
     let depth = depth.checked_sub(1)?;

@@ -24,6 +24,8 @@ pub enum Slip {
     EmptyPart { part: Name, share: Name },
     /// A call leaves out the number of nodes, which is one then; the caller's own, which nothing reads, and the parameter.
     NodesLeftOut { function: Name, parameter: Name, own: Place, takes: Place },
+    /// A method never reads what the same method of a class beside it hands on; where, and where it is counted instead.
+    SiblingHandsOn { function: Name, parameter: Name, handed: Place, counts: Place },
     /// An argument that is named after the group of some axes, and the group of other ones in its place.
     OtherAxes { parameter: Name, named: Vec<Name>, given: Vec<Name>, asked: Option<Place> },
     /// The first rank of a group, computed with the size of another one.

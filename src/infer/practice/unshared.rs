@@ -68,6 +68,14 @@ pub enum Unshared {
     DataDrawnApart { data: Name, split: Place, given: Place },
     /// Seeds differ along one of two dims of a mesh whose ranks have other samples, and not along the other; where the mesh is made.
     DimNotSeeded { given: Name, missing: Name, mesh: Place },
+    /// A backward divides by the length of this rank's part, and the forward by that of the whole; where.
+    OwnDivisor { whole: Place },
+    /// The spread of a random start follows from the length of a dim that is split; where the weight is made, and drawn.
+    SpreadOfPart { weight: Name, made: Place, drawn: Place },
+    /// What a function draws from this rank's data is written into a buffer, where another method broadcasts it before; where.
+    DrawnBeside { function: Name, buffer: Name, shared: Place },
+    /// Rows that were gathered in one order are taken back in the other one: every n-th, or in one run.
+    TakenInTurns { taken: Place, in_turns: bool },
     /// A method drops the handles that have completed, and nothing calls the one that waits for all; where a handle is made, and what steps.
     PendingDropped { drops: Name, waits: Name, started: Place, stepped: Place },
 }
