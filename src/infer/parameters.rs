@@ -255,7 +255,10 @@ impl Machine<'_> {
         // A parameter that is frozen somewhere needs no sum.
         let class_span = f.class.map_or(f.span, |class| self.project.class(ClassRef { module, class }).span);
         let classes = self.project.modules[module].ir.classes.iter().map(|c| c.span).collect::<Vec<_>>();
+        // What a function makes the class that takes it may freeze.
+        let taken = self.class_place(holder);
         if may_freeze(self.files[home.file].slice(class_span), name)
+            || f.class.is_none() && may_freeze(self.files[taken.file].slice(taken.span), name)
             || freezes_beside(self.files[home.file].whole(), &classes)
         {
             return false;
@@ -444,7 +447,7 @@ fn is_given(text: &str, variable: &str) -> bool {
         let list = signature.split_once("):").or(signature.split_once(") ->")).map_or("", |(list, _)| list);
         list.split(',').any(|one| one.split([':', '=']).next().is_some_and(|name| name.trim() == variable))
     };
-    kept || signatures.any(argument) && !text.contains(&format!(" {variable} = "))
+    variable != "self" && (kept || signatures.any(argument) && !text.contains(&format!(" {variable} = ")))
 }
 
 /// Whether the text of a class may freeze a parameter of this name: it asks for no gradient of anything but other attributes, alone or in

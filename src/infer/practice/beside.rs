@@ -37,6 +37,10 @@ pub enum Question {
     Ties(ModuleId),
     /// Whether the file names what sums gradients or parameters in a way of its own.
     Sums(ModuleId),
+    /// Whether rounds fill whole windows.
+    Evens(ModuleId),
+    /// Whether each rank has something of what is dealt out.
+    Owns(ModuleId),
 }
 
 #[derive(Default)]

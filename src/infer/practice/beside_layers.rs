@@ -32,8 +32,10 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     if !text.contains("Linear(") || !text.contains("Parallel") || marks(text) || text.contains("_hook(") {
         return;
     }
-    // What trains nobody sums, and what the file names elsewhere it may mark or sum there.
-    if text.contains("no_grad(") {
+    // What trains nobody sums, and what the file names elsewhere it may mark or sum there. Of whole sequences each rank has all.
+    let refused =
+        |line: &str| ["sequence_parallel", "world_size", "tensor_model_parallel_size"].iter().any(|w| line.contains(w));
+    if text.contains("no_grad(") || text.contains("self.requires_grad_(False") || near::refusals(file).any(refused) {
         return;
     }
     let bare = std::cell::LazyCell::new(|| (near::bare(file), near::bare(text)));

@@ -4,6 +4,7 @@
 //! function of what was sent; state-spaces/mamba, issue 597. Next: `weight_left.rs`; `../autograd`, for collectives.
 
 use super::backwards::{Backwards, both_ways};
+use super::expr::Expr;
 use super::found::Practice;
 use super::raw::{Sort, raw};
 use super::view::View;
@@ -13,19 +14,28 @@ use crate::source::Place;
 
 /// How files name what goes from one rank to another.
 const SENDS: &[&str] = &["P2POp", "isend", "irecv", ".send(", ".recv("];
+/// Words of files in which something else takes the gradient back, or nothing is sent.
+const OTHERWISE: &[&str] = &["mark_non_differentiable", "register_hook", "world_size=1"];
 /// How far an exchange may lie in functions that are called.
 const DEPTH: usize = 2;
 
 /// `return exchange(tail, group)`, and `return grad, None`
 pub fn kept<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let text = lint.files[lint.project.file(class.at.module)].whole();
-    if !SENDS.iter().any(|word| text.contains(word)) || text.contains("mark_non_differentiable") {
+    if !SENDS.iter().any(|word| text.contains(word)) || OTHERWISE.iter().any(|word| text.contains(word)) {
+        return;
+    }
+    // The gradient may go back another way.
+    let sends_gradient = |line: &str| line.contains("send") && line.contains("grad");
+    if text.lines().any(sends_gradient) {
         return;
     }
     let Some((forward, backward)) = both_ways(lint, class.at).filter(|_| lint.is_autograd(class.at)) else { return };
     let (forward, backward) = (lint.view(forward), lint.view(backward));
-    let Some(exchange) = (0..forward.steps.len()).find(|step| exchanges(&forward, *step, DEPTH)) else { return };
-    if !gives_received(&forward) || calls(&backward) {
+    let mut all = (0..forward.steps.len()).filter(|step| exchanges(&forward, *step, DEPTH));
+    // What goes there and back is this rank's own.
+    let (Some(exchange), further) = (all.next(), all.filter(|step| is_helper(&forward, *step)).count()) else { return };
+    if further > 0 || !gives_received(&forward) || calls(&backward) {
         return;
     }
     let Some((gradient, returned)) = handed_on(&backward) else { return };
@@ -51,6 +61,21 @@ fn exchanges(view: &View<'_>, step: usize, depth: usize) -> bool {
     inner.is_some_and(|(inner, depth)| (0..inner.steps.len()).any(|step| exchanges(&inner, step, depth)))
 }
 
+/// Whether a step calls a function of the project that exchanges.
+fn is_helper(view: &View<'_>, step: usize) -> bool {
+    let known = |value: &Rvalue| matches!(value, Rvalue::Call { callee, .. } if near::function(view, callee).is_some());
+    exchanges(view, step, DEPTH) && view.value(step).is_some_and(known)
+}
+
+/// Whether a function that a step calls receives anything.
+fn receives(view: &View<'_>, step: usize, depth: usize) -> bool {
+    let Some(Rvalue::Call { callee, .. }) = view.value(step) else { return false };
+    let Some(inner) = depth.checked_sub(1).and_then(|_| near::function(view, callee)) else { return false };
+    let inner = near::shared(view, inner);
+    let comes = |s: usize| !received(&inner, s).is_empty() || receives(&inner, s, depth - 1);
+    inner.code().contains("recv") && (0..inner.steps.len()).any(comes)
+}
+
 /// Whether every way out of a forward gives what came: the result of a function that exchanges, or a buffer that is received into.
 fn gives_received(forward: &View<'_>) -> bool {
     let came: Vec<LocalId> = (0..forward.steps.len()).flat_map(|step| received(forward, step)).collect();
@@ -60,7 +85,8 @@ fn gives_received(forward: &View<'_>) -> bool {
     });
     let is_it = |o: &Operand| {
         let own = near::local(o).is_some_and(|l| forward.is_param(l));
-        !own && near::reached(forward, o, |_| true).iter().any(|l| came.contains(l))
+        let sum = matches!(forward.through(o), Expr::Binary(..));
+        !own && !sum && near::reached(forward, o, |_| true).iter().any(|l| came.contains(l))
     };
     let first = returned.next().is_some_and(is_it);
     first && returned.all(is_it)
@@ -83,7 +109,7 @@ fn received(view: &View<'_>, step: usize) -> Vec<LocalId> {
             args.first().is_some_and(|a| view.expr(&a.value).last_name().is_some_and(|n| n.ends_with("recv")));
         return args.get(1).filter(|_| receives).and_then(|a| near::local(&a.value)).into_iter().collect();
     }
-    let is_inside = exchanges(view, step, DEPTH) && !path.ends_with("batch_isend_irecv");
+    let is_inside = is_helper(view, step) && receives(view, step, DEPTH);
     if is_inside { view.binds(step).to_vec() } else { Vec::new() }
 }
 

@@ -37,7 +37,12 @@ pub fn of_part(view: &View<'_>, out: &mut Found) {
     let Some(class) = near::autograd_class(view) else { return };
     let Some(forward) = near::methods(view, class.class).into_iter().find(|m| m.func.name == "forward") else { return };
     // A wrapper that averages over ranks divides by their number.
-    let averaged = || near::has_any(&near::bare(view.file()), AVERAGES);
+    // So does a hook, or code that takes the mean of gradients by hand; on one rank the part is the whole.
+    let averaged = || {
+        let file = near::bare(view.file());
+        let by_hand = file.contains(".grad") && near::has_any(&file, &["/= ", ".div_("]);
+        by_hand || near::has_any(&file, AVERAGES) || near::has_any(&file, &["register_hook", "world_size=1"])
+    };
     if near::has_any(forward.code(), LONGER) || near::has_any(forward.code(), DATA) || averaged() {
         return;
     }

@@ -120,7 +120,7 @@ const ASKS: &[&str] = &["isfinite", "isinf", "isnan"];
 
 /// `reduce_scatter(shard, flat)`, `overflow = not isfinite(shard).all()`, and a step where it does not hold: other ranks have other shards.
 pub fn of_shard(view: &View<'_>, out: &mut Found) {
-    if !view.file().contains("reduce_scatter") {
+    if !view.file().contains("reduce_scatter") || view.file().contains("world_size=1") {
         return;
     }
     let shards: Vec<LocalId> = (0..view.steps.len()).flat_map(|at| shard(view, at)).collect();
@@ -135,10 +135,13 @@ pub fn of_shard(view: &View<'_>, out: &mut Found) {
         };
         let named = near::name_of_call(view, *at).is_some_and(|name| ASKS.contains(&name.as_str()));
         let mut given = args.iter().map(|a| &a.value).chain(base);
-        // What was reduced on the way is the same on all ranks.
+        // What was reduced on the way, here or in a function, is the same on all ranks.
         let of_shard = |o: &Operand| {
             let reached = near::reached(view, o, |_| true);
-            shards.iter().any(|shard| reached.contains(shard)) && !reduced(view, *at).any(|l| reached.contains(&l))
+            let made = |s: &usize| view.binds(*s).iter().any(|l| reached.contains(l) && !shards.contains(l));
+            shards.iter().any(|shard| reached.contains(shard))
+                && !reduced(view, *at).any(|l| reached.contains(&l))
+                && !(0..*at).filter(made).any(|s| may_agree(view, s))
         };
         named && given.any(of_shard)
     };
@@ -150,20 +153,8 @@ pub fn of_shard(view: &View<'_>, out: &mut Found) {
     };
     // Whatever is told of it may agree with the other ranks.
     let agrees = |at: usize| {
-        let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(at) else {
-            return false;
-        };
-        if !args.iter().any(|a| tells(&a.value)) {
-            return false;
-        }
-        let inner = match value {
-            Rvalue::Call { callee, .. } => near::function(view, callee),
-            Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => near::own_method(view, name),
-            _ => None,
-        };
-        let name = near::name_of_call(view, at).unwrap_or_default();
-        let alone = inner.is_some_and(|at| !near::communicates(&near::shared(view, at)));
-        view.may_communicate(value) || !alone && EQUAL.iter().any(|word| name.contains(word))
+        let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = view.value(at) else { return false };
+        args.iter().any(|a| tells(&a.value)) && may_agree(view, at)
     };
     if (looked + 1..view.steps.len()).any(agrees) {
         return;
@@ -178,6 +169,35 @@ pub fn of_shard(view: &View<'_>, out: &mut Found) {
     let mistake = Omission::OverflowOfShard { stepped: view.place(view.steps[stepped].id) };
     out.push((view.place(view.steps[looked].id), Practice::Omission(mistake)));
 }
+
+/// Whether a call may make its result, or what it is given, the same on all ranks: it communicates, it is not known what it does and the result is
+/// used, or it is called so.
+fn may_agree(view: &View<'_>, at: usize) -> bool {
+    let Some(value @ (Rvalue::Call { .. } | Rvalue::CallMethod { .. })) = view.value(at) else { return false };
+    if view.may_communicate(value) {
+        return true;
+    }
+    let inner = match value {
+        Rvalue::Call { callee, .. } => near::function(view, callee),
+        Rvalue::CallMethod { base, name, .. } if near::is_self(view, base) => near::own_method(view, name),
+        _ => None,
+    };
+    if let Some(inner) = inner {
+        return near::communicates(&near::shared(view, inner));
+    }
+    let path = view.callee(value).unwrap_or_default();
+    if path.starts_with("torch.") || path.starts_with("builtins.") {
+        return false;
+    }
+    let name = near::name_of_call(view, at).unwrap_or_default();
+    let used = view.binds(at).iter().any(|l| !view.readers(*l).is_empty());
+    // Of a value itself a method asks what it is.
+    let of_value = matches!(value, Rvalue::CallMethod { base, .. } if !near::is_self(view, base) && near::own_attribute(view, &view.expr(base)).is_none());
+    EQUAL.iter().any(|word| name.contains(word)) || used && !of_value && !BUILTINS.contains(&name.as_str())
+}
+
+/// Functions that every program has.
+const BUILTINS: &[&str] = &["bool", "float", "int", "print", "any", "all", "not_", "str", "isfinite", "isnan", "isinf"];
 
 /// What collectives other than a reduce-scatter are given before a step.
 fn reduced<'v>(view: &'v View<'_>, before: usize) -> impl Iterator<Item = LocalId> + 'v {

@@ -19,6 +19,8 @@ const SAME: &[&str] =
     &["clone", "detach", "contiguous", "to", "float", "double", "view", "reshape", "flatten", "squeeze", "unsqueeze"];
 /// Methods that write what they are given into a buffer.
 const WRITES: &[&str] = &["copy_", "lerp_", "add_", "set_"];
+/// Words of functions for data that all ranks have, and for the spread within ranks alone.
+const OTHERWISE: &[&str] = &["broadcast", "within", "pooled", "ghost", "stderr", "standard_error"];
 /// How far a value is followed.
 const MOST: usize = 8;
 
@@ -35,6 +37,10 @@ struct Moment {
 
 /// `m = x.mean(0) * w`, `v = x.var(0) * w`, `all_reduce(m)`, `all_reduce(v)`, `return m, v`
 pub fn pairs(view: &View<'_>, out: &mut Found) {
+    // What all ranks have alike has no spread between them, and that within them may be what is wanted.
+    if near::has_any(view.code(), OTHERWISE) {
+        return;
+    }
     if view.collectives().iter().any(|(_, call)| call.rule.op == "all_gather") {
         return;
     }
