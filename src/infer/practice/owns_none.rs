@@ -37,6 +37,9 @@ struct Share {
     chosen: Place,
 }
 
+/// A test and the side of it, with the list of the own share that it asks, if it asks one.
+type Asked = (StmtId, bool, Option<(Name, Share)>);
+
 /// Whether a file makes sure that every rank has something: it refuses fewer things than ranks, fills up what is dealt out, or takes no more ranks.
 fn all_own(view: &View<'_>) -> bool {
     let file = near::bare(view.file());
@@ -49,7 +52,7 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
     if view.func.is_generator || view.answer(Question::Owns(view.at.module), || all_own(view)) {
         return;
     }
-    let mut known: Vec<(StmtId, bool, Option<(Name, Share)>)> = Vec::new();
+    let mut known: Vec<Asked> = Vec::new();
     for at in 0..view.steps.len() {
         if !matches!(view.value(at), Some(Rvalue::Call { .. } | Rvalue::CallMethod { .. })) {
             continue;
