@@ -374,7 +374,8 @@ pub const OF_FUNCTIONS: &[Check] = &[
     ]]),
     of_collectives(this_rank::partial).with(&[&["all_reduce"], &["max"], &["exp"]]),
     of_collectives(ranks::some_ranks),
-    of_words(&["rank"], owns_none::left_out).with(&[&["if not ", "if len(", "own", "mine", "my_", "local", "rank"]]),
+    of_words(owns_none::CHOSEN, owns_none::left_out)
+        .with(&[&["if not ", "if len(", "own", "mine", "my_", "local", "rank"]]),
     of_words(&["gather"], taken_in_turns::taken)
         .with(&[&["rank", "process_index", "own", "local", "part"], &["mean", "std", "var", "sum(", "max", "min"]]),
     of_words(only_some::FIRST, only_some::calls).with(&[only_some::ASKED]),

@@ -19,6 +19,9 @@ use crate::project::FuncRef;
 use crate::source::{Name, Place};
 use std::rc::Rc;
 
+/// How files choose what a rank owns, in lowercase.
+pub(super) const CHOSEN: &[&str] =
+    &["== self.rank", "== rank", "rank ==", "== self._rank", "get_rank()", "rank::", "rank ::"];
 /// How far shares and groups are followed.
 const MOST: usize = 5;
 /// Methods that lists, dicts and tensors have as well: what an object has of that name is not known.
