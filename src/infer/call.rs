@@ -1,6 +1,7 @@
 //! Calls: who is called, with which arguments, and what comes back. In: a callee and arguments. Out: values by world.
 //! Never: typing of external functions, which `external.rs` looks up in the rules. Source: DESIGN.md section 5. Next: `external.rs`.
 
+use super::entered::INIT;
 use super::expr::{CallArg, CallArgs};
 use super::heap::{Cell, DictCell, ListCell, ObjectCell, ObjectClass};
 use super::join::{Joiner, agreeing, alike, same_value};
@@ -15,8 +16,6 @@ use crate::project::{ClassRef, FuncRef};
 use crate::rules::Entry;
 use crate::source::Name;
 use std::sync::Arc;
-
-const INIT: &str = "__init__";
 
 impl Machine<'_> {
     /// `callee(args)`
@@ -697,7 +696,7 @@ impl Machine<'_> {
         self.maybe_distributed(id);
         self.touch(id);
         let Some(mut t) = self.w.heap.tensor(id).cloned() else { return };
-        // What a size makes a part stays one: `init_method(self.weight)`.
+        // What a size makes a part stays one whatever fills it: `init_method(self.weight)`.
         if t.home.is_some() && t.divided.is_some() {
             return;
         }

@@ -10,7 +10,7 @@ use crate::project::{FuncRef, ModuleId, Resolved};
 use crate::source::Name;
 
 /// The method that a constructor is.
-const INIT: &str = "__init__";
+pub(super) const INIT: &str = "__init__";
 /// What makes a parameter or a layer.
 const MAKES: &[&str] = &["Parameter(", "nn.Linear(", "nn.Embedding("];
 
@@ -22,8 +22,8 @@ impl Machine<'_> {
         args.args.iter().any(|a| tells(&a.value)) && self.project.func(func).code.count() <= MAX_CHOICE
     }
 
-    /// Whether a constructor calls that of a base, or a method, that is short or goes straight on: it keeps of its arguments
-    /// (`self.sp = config.sp`) what other methods ask. Or a short function that makes a parameter or a layer. Or whether one
+    /// Whether a constructor calls that of a base, or a method, that is short or goes straight on: what it keeps of its arguments
+    /// (`self.sp = config.sp`) is what the other methods ask. Or a short function that makes a parameter or a layer. Or whether one
     /// gives the number of ranks, by which something is divided, or the own rank.
     pub(super) fn begins(&self, func: FuncRef) -> bool {
         let callee = self.project.func(func);
@@ -33,7 +33,7 @@ impl Machine<'_> {
         let gives_class = || returns_any(callee.body(), &|name| self.is_class(func.module, name));
         let is_short = callee.code.count() <= MAX_CHOICE && (callee.class.is_some() || makes() || gives_class());
         let is_straight = || callee.body().iter().all(|node| node.stmt.blocks().next().is_none());
-        // `get_tp_size()`
+        // A variable of the module that the start of the program sets: `get_tp_size()`.
         let counts = || callee.params.is_empty() && callee.code.count() <= 2 && callee.name.contains("size");
         is_beginning && (is_short || callee.name == INIT && is_straight() || counts())
             || self.settings.relevance.is_getter(func)

@@ -7,6 +7,7 @@ use super::called;
 use super::expr::Expr;
 use super::found::Practice;
 use super::lapses::Lapse;
+use super::mirrored::given;
 use super::near;
 use super::never_waited::{is_in_front, settles};
 use super::raw::raw;
@@ -81,10 +82,8 @@ fn is_in_front_here(view: &View<'_>, started: usize, site: &View<'_>, step: usiz
     let Some(Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = site.value(step) else { return false };
     let own = usize::from(view.func.class.is_some());
     view.steps[started].guards.iter().any(|guard| {
-        let asked = near::local(guard.test).and_then(|l| view.func.params.iter().position(|p| p.local == l));
-        let Some(at) = asked.and_then(|at| at.checked_sub(own)) else { return false };
-        let given = site.argument(args, at, &view.func.params[at + own].name);
-        given.is_some_and(|value| site.through(value) == Expr::Const(Const::Bool(!guard.holds)))
+        let said = near::local(guard.test).and_then(|asked| given(view, asked, args, own));
+        said.is_some_and(|value| site.through(value) == Expr::Const(Const::Bool(!guard.holds)))
     })
 }
 

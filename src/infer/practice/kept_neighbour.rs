@@ -6,6 +6,7 @@
 use super::backwards::{Backwards, both_ways};
 use super::expr::Expr;
 use super::found::Practice;
+use super::ranks::LONE_JOB;
 use super::raw::{Sort, raw};
 use super::view::View;
 use super::{Class, Found, Lint, near};
@@ -15,7 +16,7 @@ use crate::source::Place;
 /// How files name what goes from one rank to another.
 const SENDS: &[&str] = &["P2POp", "isend", "irecv", ".send(", ".recv("];
 /// Words of files in which something else takes the gradient back, or nothing is sent.
-const OTHERWISE: &[&str] = &["mark_non_differentiable", "register_hook", "world_size=1"];
+const OTHERWISE: &[&str] = &["mark_non_differentiable", "register_hook", LONE_JOB];
 /// How far an exchange may lie in functions that are called.
 const DEPTH: usize = 2;
 

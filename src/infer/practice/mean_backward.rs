@@ -114,7 +114,7 @@ pub fn of_own_rows(view: &View<'_>, out: &mut Found) {
 }
 
 /// What a step divides, and by what.
-fn divided<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
+pub(super) fn divided<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
     match view.value(step)? {
         Rvalue::Binary { op: BinOp::Div, left, right } | Rvalue::InPlace { op: BinOp::Div, left, right } => {
             Some((left, right))

@@ -7,6 +7,7 @@ use super::beside::Question;
 use super::expr::Expr;
 use super::found::Practice;
 use super::near;
+use super::ranks::LONE_JOB;
 use super::training::Training;
 use super::trial::{Trial, Values};
 use super::view::{Guard, View};
@@ -541,8 +542,7 @@ fn averages(view: &View<'_>) -> bool {
 
 /// Whether whenever the step is reached, or on one way to it, the last backward pass before it has summed nothing.
 fn is_silent(view: &View<'_>, step: usize, backwards: &[Backward]) -> bool {
-    let conditions = view.steps[step].guards.iter().map(|g| told(view, condition(view, g)));
-    let conditions: Vec<Expr> = conditions.collect();
+    let conditions: Vec<Expr> = view.steps[step].guards.iter().map(|g| told(view, condition(view, g))).collect();
     let either = conditions.iter().enumerate().find_map(|(at, c)| match c {
         Expr::Bool { and: false, of } => Some((at, of.clone())),
         _ => None,
@@ -566,7 +566,7 @@ fn evens_out(view: &View<'_>) -> bool {
     let leaves = |s: &super::view::Step<'_>| matches!(s.stmt, Stmt::Continue) && !s.guards.is_empty();
     let says = || {
         let file = near::bare(view.file());
-        near::has_any(&file, &["pad", "-(-", "world_size=1"]) || near::refusals(&file).any(refuses)
+        near::has_any(&file, &["pad", "-(-", LONE_JOB]) || near::refusals(&file).any(refuses)
     };
     view.steps.iter().any(leaves) || view.answer(Question::Evens(view.at.module), says)
 }

@@ -10,6 +10,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::lost::last;
+use super::mirrored::given;
 use super::near;
 use super::rank_tests::{Test, asks_job, test};
 use super::ranks::{decided, is_answered, is_exit, other_branch_calls, same, together, waits, without_group};
@@ -411,14 +412,10 @@ fn of_project<'a>(view: &View<'a>, value: &'a Rvalue, test: Test, left: &[LocalI
     }
     let left = left_out(view, &inner, args, left);
     let reached = (0..inner.steps.len()).find_map(|i| surely(&inner, i, test, &left, depth))?;
-    let given = |local: LocalId| {
-        let position = inner.func.params.iter().position(|p| p.local == local)?;
-        let placed = position.checked_sub(usize::from(inner.func.class.is_some()))?;
-        Some(view.expr(view.argument(args, placed, &inner.func.params[position].name)?))
-    };
     // What is a model here is what the caller gives.
+    let bound = usize::from(inner.func.class.is_some());
     let model = match reached.model {
-        Some(Expr::Local(local)) => Some(given(local)?),
+        Some(Expr::Local(local)) => Some(view.expr(given(&inner, local, args, bound)?)),
         other => other,
     };
     Some(Reached { name: inner.func.name.clone(), inside: reached.inside.or(Some(reached.name)), model })

@@ -5,8 +5,10 @@
 use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
+use super::mean_backward::divided;
 use super::near;
 use super::rank_tests::is_number_of_ranks;
+use super::ranks::LONE_JOB;
 use super::unshared::Unshared;
 use super::view::View;
 use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
@@ -41,7 +43,7 @@ pub fn of_part(view: &View<'_>, out: &mut Found) {
     let averaged = || {
         let file = near::bare(view.file());
         let by_hand = file.contains(".grad") && near::has_any(&file, &["/= ", ".div_("]);
-        by_hand || near::has_any(&file, AVERAGES) || near::has_any(&file, &["register_hook", "world_size=1"])
+        by_hand || near::has_any(&file, AVERAGES) || near::has_any(&file, &["register_hook", LONE_JOB])
     };
     if near::has_any(forward.code(), LONGER) || near::has_any(forward.code(), DATA) || averaged() {
         return;
@@ -58,19 +60,6 @@ pub fn of_part(view: &View<'_>, out: &mut Found) {
         let mistake = Unshared::OwnDivisor { whole };
         out.push((view.place(view.steps[step].id), Practice::Unshared(mistake)));
         return;
-    }
-}
-
-/// What a step divides, and by what.
-fn divided<'a>(view: &View<'a>, step: usize) -> Option<(&'a Operand, &'a Operand)> {
-    match view.value(step)? {
-        Rvalue::Binary { op: BinOp::Div, left, right } | Rvalue::InPlace { op: BinOp::Div, left, right } => {
-            Some((left, right))
-        }
-        Rvalue::CallMethod { base, name, args } if matches!(name.as_str(), "div" | "div_") => {
-            Some((base, &args.first()?.value))
-        }
-        _ => None,
     }
 }
 

@@ -8,6 +8,7 @@ use super::found::Practice;
 use super::lost::last;
 use super::near;
 use super::omissions::Omission;
+use super::ranks::LONE_JOB;
 use super::unused_group::is_read;
 use super::view::View;
 use super::{Class, Found, Lint};
@@ -120,7 +121,7 @@ const ASKS: &[&str] = &["isfinite", "isinf", "isnan"];
 
 /// `reduce_scatter(shard, flat)`, `overflow = not isfinite(shard).all()`, and a step where it does not hold: other ranks have other shards.
 pub fn of_shard(view: &View<'_>, out: &mut Found) {
-    if !view.file().contains("reduce_scatter") || view.file().contains("world_size=1") {
+    if !view.file().contains("reduce_scatter") || view.file().contains(LONE_JOB) {
         return;
     }
     let shards: Vec<LocalId> = (0..view.steps.len()).flat_map(|at| shard(view, at)).collect();

@@ -9,6 +9,7 @@ use super::coming::Coming;
 use super::expr::Expr;
 use super::flow::is_failure;
 use super::found::Practice;
+use super::mirrored::given;
 use super::near;
 use super::only_some::callee;
 use super::rank_tests::{asks_job, is_rank};
@@ -52,7 +53,7 @@ fn all_own(view: &View<'_>) -> bool {
 
 /// `mine = [p for i, p in enumerate(params) if i % world == rank]`, `if not mine: return`, and a collective behind it
 pub fn left_out(view: &View<'_>, out: &mut Found) {
-    if view.func.is_generator || view.answer(Question::Owns(view.at.module), || all_own(view)) {
+    if view.func.is_generator {
         return;
     }
     let mut known: Vec<Asked> = Vec::new();
@@ -72,6 +73,7 @@ pub fn left_out(view: &View<'_>, out: &mut Found) {
                 || is_lone_job(view)
                 || other_branch_calls(view, guard)
                 || is_matched(view, guard, &collective)
+                || view.answer(Question::Owns(view.at.module), || all_own(view))
             {
                 continue;
             }
@@ -309,7 +311,7 @@ fn meets(view: &View<'_>, step: usize) -> Option<(Name, Group)> {
         if !at.guards.iter().all(job) || at.loops.iter().any(own) {
             return None;
         }
-        Some((inner.func.name.clone(), given(view, &inner, args, call.group)?))
+        Some((inner.func.name.clone(), as_called(view, &inner, args, call.group)?))
     })
 }
 
@@ -318,11 +320,11 @@ fn over(view: &View<'_>, group: Option<&Operand>) -> Option<Group> {
 }
 
 /// The group of a collective in a function, as the caller knows it.
-fn given<'a>(view: &View<'a>, inner: &Rc<View<'_>>, args: &'a [Arg], group: Option<&Operand>) -> Option<Group> {
-    let position = group.and_then(near::local).and_then(|l| inner.func.params.iter().position(|p| p.local == l));
-    let Some(position) = position else { return over(inner, group) };
-    let placed = position.checked_sub(usize::from(inner.func.class.is_some()))?;
-    named(view, &view.expr(view.argument(args, placed, &inner.func.params[position].name)?))
+fn as_called<'a>(view: &View<'a>, inner: &Rc<View<'_>>, args: &'a [Arg], group: Option<&Operand>) -> Option<Group> {
+    match group.and_then(near::local).filter(|local| inner.is_param(*local)) {
+        Some(param) => named(view, &view.expr(given(inner, param, args, usize::from(inner.func.class.is_some()))?)),
+        None => over(inner, group),
+    }
 }
 
 /// The function of the project that a call calls; also the only method of that name in the file.

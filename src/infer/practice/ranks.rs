@@ -133,6 +133,9 @@ pub(super) fn decided<'a>(view: &View<'a>, step: usize) -> Option<(Guard<'a>, Te
     (!other && !inside).then_some((*guard, told))
 }
 
+/// How a file says that one of its jobs has one rank.
+pub(super) const LONE_JOB: &str = "world_size=1";
+
 /// Whether a function joins a job of one rank.
 pub(super) fn is_lone_job(view: &View<'_>) -> bool {
     let one = |a: &Arg| {

@@ -8,6 +8,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::near;
 use super::quiet::{is_file_quiet, is_handed_on, is_optimizer_quiet, is_quiet, is_read_whole};
+use super::ranks::LONE_JOB;
 use super::unshared::Unshared;
 use super::view::View;
 use super::wrapped::{Wrapped, parameters_of, wrappers};
@@ -34,7 +35,7 @@ const OTHERWISE: &[&str] = &[
     ".copy_(",
     "rank !=",
     "rank ==",
-    "world_size=1",
+    LONE_JOB,
     "world_size == 1",
     "autograd.function",
     "manual_seed",

@@ -574,9 +574,9 @@ impl<'a> Run<'a> {
             "named_parameters" => Some(Val::Tuple(vec![Val::ParamName, Val::Params(Some(m))])),
             // One of them is not the whole: a loop may ask which one it is, and take its parameters alone.
             "modules" => {
-                let parts: Vec<Val> = state.wrapped_parts(m).into_iter().map(Val::Module).collect();
-                let whole = (!parts.is_empty()).then_some(Val::Module(m));
-                (!parts.is_empty()).then(|| state.list(whole.into_iter().chain(parts).collect(), None))
+                let parts = state.wrapped_parts(m);
+                let all = || std::iter::once(m).chain(parts.iter().copied()).map(Val::Module).collect();
+                (!parts.is_empty()).then(|| state.list(all(), None))
             }
             "to" | "cuda" | "train" | "eval" | "half" | "bfloat16" | "float" => Some(Val::Module(m)),
             "zero_grad" => {
