@@ -42,7 +42,8 @@ const SHARD: &[&str] = &["shard", "fsdp", "parallelize", "wrap", "distribute"];
 pub const FIRST: &[&str] = &["rank", "main", "master", "global_zero", "process_zero"];
 
 /// The same, or what asks for them under another name: `if self.should_save`.
-pub const ASKED: &[&str] = &["rank", "main", "master", "zero", "should_", "is_first", "is_chief", "leader", "writer"];
+pub const ASKED: &[&str] =
+    &["rank", "main", "master", "global_zero", "process_zero", "should_", "is_first", "is_chief", "leader", "writer"];
 
 const ALONE: &[&str] = &["no_dist", "process_group", "use_collectives"];
 
