@@ -20,12 +20,14 @@ pub struct Joiner<'a> {
     alike: bool,
     /// There are too many paths: a type that differs between two of them is not known behind, where either is possible on its own path.
     forced: bool,
+    /// The two types are those of one tensor, on either path.
+    in_place: bool,
     memo: Vec<((ObjId, ObjId), ObjId)>,
 }
 
 impl<'a> Joiner<'a> {
     pub fn new(next_id: &'a mut u32, ranks: Option<AxisSet>) -> Joiner<'a> {
-        Joiner { next_id, ranks, alike: false, forced: false, memo: Vec::new() }
+        Joiner { next_id, ranks, alike: false, forced: false, in_place: false, memo: Vec::new() }
     }
 
     /// One that joins because there are too many paths.
@@ -47,7 +49,9 @@ impl<'a> Joiner<'a> {
         out.heap.complete(&b.heap);
         for id in changed {
             if let (Some(x), Some(y)) = (out.heap.get(id).cloned(), b.heap.get(id).cloned()) {
+                self.in_place = matches!(x, Cell::Tensor(_));
                 let joined = self.cells(&mut out.heap, &x, &y, MAX_VALUE_DEPTH);
+                self.in_place = false;
                 out.heap.insert(id, joined);
             }
         }
@@ -242,7 +246,10 @@ impl<'a> Joiner<'a> {
         }
         for axis in ranks.iter() {
             let (a, b) = (x.local.get(axis), y.local.get(axis));
-            if x.zero != y.zero {
+            if self.in_place && (a.set.is_unknown() || b.set.is_unknown()) && x.zero == y.zero {
+                // What nobody knows of may have been read there only: that says no more of it than on all ranks.
+                out.local.set(axis, AxisState::UNKNOWN);
+            } else if x.zero != y.zero {
                 // A term that some ranks add and the others do not.
                 let set = AxisType::V.join(AxisType::P);
                 out.local.set(axis, AxisState { set, shard: None, nest: 0, origin: a.origin.clone() });

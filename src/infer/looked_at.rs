@@ -90,6 +90,17 @@ impl Machine<'_> {
         returned.peek().is_some() && returned.all(|line| line.ends_with(".detach()"))
     }
 
+    /// What an operation tells of an operand. Where no gradient comes back it tells no Invariant value from a Replicate one.
+    pub(super) fn told(&self, id: StmtId, set: AxisType, before: AxisType) -> AxisType {
+        if set == before || set.meet(AxisType::EQUAL).is_empty() || self.w.modes.typecheck.is_some() {
+            return set;
+        }
+        let place = self.place(id);
+        let text = self.files[place.file].whole();
+        let is_cut = || text.get(place.span.end as usize..).is_some_and(|rest| rest.starts_with(".detach()"));
+        if !self.w.modes.grad || is_cut() { set.join(before.meet(AxisType::EQUAL)) } else { set }
+    }
+
     /// Whether a statement computes a variable that only operations read through which no gradient comes back.
     pub fn is_only_looked_at(&self, id: StmtId) -> bool {
         let func = self.func();

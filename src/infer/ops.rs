@@ -585,12 +585,13 @@ impl Machine<'_> {
     ) {
         for ((operand, state), set) in operands.iter().zip(states).zip(&applied.narrowed) {
             let Some(tensor) = operand.id else { continue };
-            if *set == state.set || set.is_empty() {
+            let set = self.told(id, *set, state.set);
+            if set == state.set || set.is_empty() {
                 continue;
             }
             let Some(mut t) = self.w.heap.tensor(tensor).cloned() else { continue };
             let origin = Origin::new(self.part(id, operand.part), Why::Narrowed(op.clone()), set.known());
-            let narrowed = AxisState { set: *set, shard: state.shard, nest: state.nest, origin: Some(origin) };
+            let narrowed = AxisState { set, shard: state.shard, nest: state.nest, origin: Some(origin) };
             match axis {
                 AxisRef::Named(a) => t.local.set(a, narrowed),
                 AxisRef::Rest => t.local.rest = narrowed,
