@@ -3,6 +3,7 @@
 
 use super::groups::is_all_ranks;
 use super::limits::{MAX_RULE_ATOMS, MAX_TIED_WORLDS, MAX_WORLDS};
+use super::model_axis::is_of_model;
 use super::scale::value::EVERY;
 use super::settings::is_degree;
 use crate::ir::Const;
@@ -73,8 +74,10 @@ fn is_of_one(atom: &Atom, value: bool, axis: &Axis) -> bool {
         Atom::Equals(path, Const::Int(1)) if value => {
             let last = path.rsplit('.').next().unwrap_or(path);
             let counts = is_degree(last) || matches!(last, "size" | "SIZE" | "ranks" | "n_ranks" | "num_ranks");
-            let mut words = path.split(|c: char| !c.is_alphanumeric());
-            counts && (of_all || words.any(|word| word.eq_ignore_ascii_case(axis.name())))
+            let words = || path.split(|c: char| !c.is_alphanumeric());
+            let says = |name: &str| words().any(|word| word.eq_ignore_ascii_case(name));
+            // `_MPU_WORLD_SIZE`: the unit is that of the axis over which layers are split.
+            counts && (of_all || says(axis.name()) || says("mpu") && is_of_model(axis))
         }
         Atom::True(path) if !value && of_all => {
             let last = path.rsplit('.').next().unwrap_or(path);

@@ -7,6 +7,7 @@ use super::budget::Budget;
 use super::finding::{CallStep, Finding, FindingKind, Repair};
 use super::formula::{Atom, Formula, Outcome, shown, truth};
 use super::heap::Cell;
+use super::model_axis::is_of_model;
 use super::output::{Output, Pass, Reason, Row};
 use super::practice::reducers::Reducer;
 use super::settings::Settings;
@@ -253,8 +254,10 @@ impl<'a> Machine<'a> {
                 && (shown(other.name()) == shown(axis.name())
                     || is_one(axis) != is_one(other) && super::groups::are_called_alike(axis, other))
         };
-        types
-            .any(|t| t.listed().any(|(other, s)| !s.set.is_unknown() && (is_one(axis) || is_one(other)) && twin(other)))
+        // What a program calls by one of its names where tables call it by another.
+        let model = |other: &crate::types::Axis| other != axis && is_of_model(axis) && is_of_model(other);
+        let meant = |other: &crate::types::Axis| (is_one(axis) || is_one(other)) && twin(other) || model(other);
+        types.any(|t| t.listed().any(|(other, s)| !s.set.is_unknown() && meant(other)))
     }
 
     /// What is known of a tensor value, if it is one.

@@ -28,6 +28,11 @@ pub fn is_named_by(function: &str) -> bool {
     GETTERS.iter().any(|(getter, _)| *getter == function)
 }
 
+/// Whether an axis is that one, under any of its names.
+pub fn is_of_model(axis: &Axis) -> bool {
+    axis.name() == NAME || IN_MESHES.contains(&axis.name())
+}
+
 /// Its name in meshes that do not call it as tables do.
 pub fn of_meshes(axes: &[Name]) -> Option<Axis> {
     let has = |name: &str| axes.iter().any(|known| known == name);

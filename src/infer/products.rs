@@ -100,10 +100,22 @@ impl Machine<'_> {
     pub fn dims_line_up(&self, operands: &[Operand], states: &[AxisState], dim: Option<i8>) -> bool {
         let rank_of = |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).and_then(TensorType::rank);
         let ranks = || operands.iter().filter_map(rank_of);
+        let split = |o: &Operand, s: &AxisState| s.set == AxisType::V && o.role == Role::Term;
+        // A parameter lines up with the last dims of what it meets, of which nobody knows how many there are.
+        let is_parameter =
+            |o: &Operand| o.id.and_then(|id| self.w.heap.tensor(id)).is_some_and(|t| t.divided.is_some());
+        let open =
+            |o: &Operand, s: &AxisState| o.role == Role::Term && o.id.is_some() && rank_of(o).is_none() && !split(o, s);
+        let mut each = operands.iter().zip(states);
+        if dim.is_some_and(|d| d >= 0)
+            && each.clone().any(|(o, s)| split(o, s) && is_parameter(o))
+            && each.any(|(o, s)| open(o, s))
+        {
+            return false;
+        }
         if dim.is_some_and(|d| d < 0) || ranks().min() == ranks().max() {
             return true;
         }
-        let split = |o: &Operand, s: &AxisState| s.set == AxisType::V && o.role == Role::Term;
         operands
             .iter()
             .zip(states)

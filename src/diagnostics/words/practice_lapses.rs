@@ -75,7 +75,11 @@ pub fn lapses(mistake: &Lapse) -> Draft {
         Lapse::MeansSummed { .. } => means_summed(mistake),
         Lapse::WholeBias { bias, summed, cut } => whole_bias(bias, *summed, *cut),
         Lapse::CountUnread { function, parameter, summed, given } => count_unread(function, parameter, *summed, *given),
-        Lapse::OwnTokens { loss, count, group, shared } => own_tokens(loss.as_ref(), count.as_ref(), group, *shared),
+        Lapse::OwnTokens { loss, count, group, shared, counted } => {
+            let mut draft = own_tokens(loss.as_ref(), count.as_ref(), group, *shared);
+            draft.labels.extend(counted.map(|at| spot(at, "counted here".to_string())));
+            draft
+        }
         other => of_gradients(other),
     }
 }

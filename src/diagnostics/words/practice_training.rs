@@ -8,16 +8,7 @@ use crate::source::{Name, Place};
 
 pub fn training(mistake: &Training) -> Draft {
     match mistake {
-        Training::ShardNorm { function, model, method, wrapped } => {
-            let title = format!(
-                "`{function}` takes the norm of this rank's shards of `{model}`: every rank clips its gradients by another factor"
-            );
-            let mut draft = Draft::new(&codes::SHARD_NORM, title);
-            draft.primary = "sees the shards of one rank".to_string();
-            draft.labels.push(spot(*wrapped, "each rank keeps a part of every parameter from here".to_string()));
-            draft.help.push(format!("`{model}.{method}(...)` sums the norm over all ranks"));
-            draft
-        }
+        Training::ShardNorm { function, model, method, wrapped } => shard_norm(function, model, method, *wrapped),
         Training::StageNorm { function, schedule } => stage_norm(function, *schedule),
         Training::ListOfParts { function, list, cut } => list_of_parts(function, list, *cut),
         Training::CopiedNorm { function, list, copied, wrapped } => copied_norm(function, list, *copied, *wrapped),
@@ -80,11 +71,24 @@ pub fn training(mistake: &Training) -> Draft {
         Training::Ignored { wrapper, ignored, optimizer } => left_alone(wrapper, *ignored, *optimizer),
         Training::Replaced { model, by, replaced } => of_before(model, by, *replaced),
         Training::RoundHook { flag, summed } => round_hook(flag, *summed),
+        Training::ClippedOnly { test, reduced, stepped } => clipped_only(test, *reduced, *stepped),
         Training::Bypassed { model, wrapper, wrapped } => bypassed(model, wrapper, *wrapped),
         Training::Attached { module, wrapper, wrapped, put, optimizer } => {
             attached(module, wrapper, *wrapped, *put, *optimizer)
         }
     }
+}
+
+/// A norm of what one rank keeps.
+fn shard_norm(function: &str, model: &str, method: &str, wrapped: Place) -> Draft {
+    let title = format!(
+        "`{function}` takes the norm of this rank's shards of `{model}`: every rank clips its gradients by another factor"
+    );
+    let mut draft = Draft::new(&codes::SHARD_NORM, title);
+    draft.primary = "sees the shards of one rank".to_string();
+    draft.labels.push(spot(wrapped, "each rank keeps a part of every parameter from here".to_string()));
+    draft.help.push(format!("`{model}.{method}(...)` sums the norm over all ranks"));
+    draft
 }
 
 /// A norm of what one stage has.
@@ -194,6 +198,18 @@ fn round_hook(flag: &str, summed: Place) -> Draft {
     draft.primary = "before the gradient is added to what the rounds before have left".to_string();
     draft.labels.push(spot(summed, "sums what this backward pass adds, and nothing of the rounds before".to_string()));
     draft.help.push("register it with `register_post_accumulate_grad_hook`, and sum `param.grad` there".to_string());
+    draft
+}
+
+/// A sum that belongs to clipping.
+fn clipped_only(test: &str, reduced: Place, stepped: Place) -> Draft {
+    let title =
+        format!("gradients are summed only where they are clipped: without `{test}` each rank steps with its own");
+    let mut draft = Draft::new(&codes::UNSYNCED_STEP, title);
+    draft.primary = "decides whether gradients are clipped".to_string();
+    draft.labels.push(spot(reduced, "sums them over the ranks".to_string()));
+    draft.labels.push(spot(stepped, "steps either way".to_string()));
+    draft.help.push("sum the gradients before the test".to_string());
     draft
 }
 

@@ -251,8 +251,12 @@ fn principal(case: &Case, pure: bool) -> Option<Signature> {
             let (source, from) = s.sources[0];
             numeric::keeps_whole(&case.forward, source, from, s.result.0, s.result.1)
         };
-        let source =
-            |s: &Signature| order(s.sources[0].0, [Spmd::Partial, Spmd::Invariant, Spmd::Varying, Spmd::Replicate]);
+        // A forward that gives what it is given is no reduction: where the backward leaves a gradient that all have, all had the value.
+        let first = match *case.forward {
+            Term::Arg(_) => [Spmd::Invariant, Spmd::Partial, Spmd::Varying, Spmd::Replicate],
+            _ => [Spmd::Partial, Spmd::Invariant, Spmd::Varying, Spmd::Replicate],
+        };
+        let source = |s: &Signature| order(s.sources[0].0, first);
         let rank = |s: &&Signature| (!keeps(s), source(s), result(s));
         return case.legal.iter().min_by_key(rank).cloned();
     }

@@ -292,6 +292,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["clip_grad_norm"], part_list::clipped).with(&[&["clip_grad_norm"], &["self"]]),
     of_words(&["no_sync", "grad_sync", "gradient_sync"], no_sync::steps).with(&[&["step("]]),
     of_words(&["grad_sync"], no_sync::late_flag),
+    of_words(clip_guard::CLIPS, clip_guard::reduced).with(&[clip_guard::CLIPS, &[".step("], &["reduce", "average_"]]),
     of_words(&["grad_sync", "gradient_sync"], cooldown::last_stage).with(&[
         &["grad_sync", "gradient_sync"],
         &["range("],

@@ -72,10 +72,14 @@ const OTHERS: &[&str] = &[
 const MOST: usize = 3;
 
 /// Whether a number at one of these places may be a sum over ranks after all. `follows`: what asks has followed calls of functions of the
-/// project, as long as it is plain which argument is which.
-pub fn may_be(view: &View<'_>, places: &[Place], follows: bool) -> bool {
+/// project, as long as it is plain which argument is which. `of_gradient`: it asks about what the gradient of a loss is multiplied by, which a sum
+/// of its values outside of the graph leaves alone.
+pub fn may_be(view: &View<'_>, places: &[Place], follows: bool, of_gradient: bool) -> bool {
     let own = roots(view, places);
-    let known = aliases(view, own);
+    let mut known = aliases(view, own);
+    if of_gradient {
+        known.copies.retain(|copy| !is_detached_loss(view, *copy));
+    }
     let (own, copies) = (&known.own, &known.copies);
     hidden_change::gathered(view, own, copies)
         || (0..view.steps.len())
@@ -117,6 +121,13 @@ fn roots(view: &View<'_>, places: &[Place]) -> FxHashSet<LocalId> {
     };
     out.retain(|l| !is_other(l) && !view.is_param(*l) && !view.is_temp(*l));
     out
+}
+
+/// Whether a value without a name is a loss outside of the graph: `dist.all_reduce(loss.detach())`.
+fn is_detached_loss(view: &View<'_>, copy: LocalId) -> bool {
+    let of_loss = |o: &Operand| near::local(o).is_some_and(|l| view.local_name(l).to_lowercase().contains("loss"));
+    let detached = |step: usize| matches!(view.value(step), Some(Rvalue::CallMethod { base, name, .. }) if name == "detach" && of_loss(base));
+    view.is_temp(copy) && view.defs(copy).iter().all(|step| detached(*step))
 }
 
 /// Whether an operand is the gradient of a parameter.

@@ -61,6 +61,7 @@ pub enum Lapse {
     WholeBias { bias: Name, summed: Place, cut: Place },
     /// A function returns the mean over the tokens of one rank, and never reads the count of all of them that it is given.
     CountUnread { function: Name, parameter: Name, summed: Place, given: Place },
-    /// A rank's share of a loss over the tokens of a group is multiplied by the tokens of this rank; what says that it is a share.
-    OwnTokens { loss: Option<Name>, count: Option<Name>, group: Name, shared: Place },
+    /// A rank's share of a loss over the tokens of a group is multiplied by the tokens of this rank; what says that it is a share,
+    /// and where these are counted, if that is elsewhere.
+    OwnTokens { loss: Option<Name>, count: Option<Name>, group: Name, shared: Place, counted: Option<Place> },
 }

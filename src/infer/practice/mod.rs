@@ -26,6 +26,7 @@ mod bypassed;
 mod called;
 mod checks;
 mod class_marks;
+mod clip_guard;
 mod clock;
 mod collected;
 pub mod coming;
@@ -646,7 +647,7 @@ fn of_functions(project: &Project, rules: &RuleBook, files: &Files, taken: &Take
         }
         let new = found.split_off(before);
         let hidden = |(place, practice): &(Place, Practice)| {
-            practice.unsummed(*place).is_some_and(|places| hidden_sum::may_be(&view, &places, false))
+            practice.unsummed(*place).is_some_and(|places| hidden_sum::may_be(&view, &places, false, false))
         };
         found.extend(new.into_iter().filter(|f| !hidden(f)));
     }

@@ -100,7 +100,9 @@ fn mistake<'a>(view: &View<'a>, methods: &[View<'a>], attached: usize, loss: &Op
     }
     let name =
         |operand: &Operand| near::local(operand).filter(|l| !view.is_temp(*l)).map(|l| view.local_name(l).clone());
-    let mistake = Lapse::OwnTokens { loss: name(&of), count: name(&count), group, shared };
+    let counted = near::local(&count).and_then(|local| view.last_def(local, made)).map(|at| view.steps[at].id);
+    let counted = counted.filter(|id| *id != view.steps[made].id).map(|id| view.place(id));
+    let mistake = Lapse::OwnTokens { loss: name(&of), count: name(&count), group, shared, counted };
     // The product is in the call, or a statement of its own.
     Some((view.place(view.steps[made].id), Practice::Lapse(mistake)))
 }

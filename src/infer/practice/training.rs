@@ -46,6 +46,8 @@ pub enum Training {
     SynchronizedAgain { optimizer: Name, first: Place, made: Place },
     /// A hook sums what a backward pass adds, in the rounds of a flag alone.
     RoundHook { flag: Name, summed: Place },
+    /// Gradients are reduced only where they are clipped, and the optimizer steps either way.
+    ClippedOnly { test: Name, reduced: Place, stepped: Place },
     /// A flag that says whether gradients are summed is on only in the rounds that the last stage of a pipeline skips. `told`: the place is
     /// where it is off, and `other` the backward pass; the other way round otherwise.
     LastStage { flag: Name, rounds: Name, told: bool, other: Place, cooldown: Place },

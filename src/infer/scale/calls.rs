@@ -8,7 +8,7 @@ use super::cut::cuts_in_place;
 use super::eval::{is_batch_name, tokens};
 use super::exec::Elements;
 use super::groups;
-use super::known::{Call, Unknown};
+use super::known::Call;
 use super::slots::Slots;
 use super::value::{Grad, List, Part, State, Tensor, Test, Val, What, last};
 use crate::ir::{ArgKind, Const, Operand, Rvalue, StmtId};
@@ -53,39 +53,6 @@ pub const LOSSES: &[&str] = &[
 pub const LOSS_CLASSES: &[&str] =
     &["CrossEntropyLoss", "NLLLoss", "MSELoss", "L1Loss", "SmoothL1Loss", "BCELoss", "BCEWithLogitsLoss", "KLDivLoss"];
 
-/// Calls that leave gradients as they are, up to a factor that is the same for all.
-const HARMLESS: &[&str] = &[
-    "clip_grad_norm_",
-    "clip_grad_value_",
-    "clip_grad_norm",
-    "get_total_norm",
-    "print",
-    "len",
-    "isinstance",
-    "id",
-    "zeros_like",
-    "ones_like",
-    "empty_like",
-    "next",
-    "any",
-    "all",
-    "info",
-    "debug",
-    "barrier",
-    "parameters_to_vector",
-    "synchronize",
-    "broadcast",
-    "type",
-    "str",
-    "repr",
-    "dict",
-    "norm",
-    "vector_norm",
-    "isfinite",
-    "set",
-    "GradScaler",
-];
-
 /// Words of functions that are executed where they are called.
 const MATTERS: &[&str] = &[
     "grad",
@@ -106,28 +73,6 @@ const MATTERS: &[&str] = &[
     "scale",
     "mean(",
     ".apply(",
-];
-
-/// Words in names of functions that change gradients of a module.
-const TOUCHES: &[&str] = &[
-    "reduc",
-    "sync",
-    "averag",
-    "grad",
-    "scale",
-    "finali",
-    "wrap",
-    "parallel",
-    "shard",
-    "ddp",
-    "fsdp",
-    "hook",
-    "engine",
-    "prepare",
-    "initial",
-    "zero",
-    "replicate",
-    "optim",
 ];
 
 impl<'a> Run<'a> {
@@ -258,20 +203,16 @@ impl<'a> Run<'a> {
                 vec![(state, Val::Test(test))]
             }
             Val::Named(text) => {
-                let text = last(text).to_string();
-                self.unknown(&text, &args, &mut state);
-                let value = Val::Named(self.text(&state, id));
+                let value = self.unknown_call(id, last(text), &args, &mut state);
                 vec![(state, value)]
             }
             Val::Func(at) => {
                 let name = self.project.func(*at).name.clone();
-                self.unknown(&name, &args, &mut state);
-                let value = Val::Named(self.text(&state, id));
+                let value = self.unknown_call(id, &name, &args, &mut state);
                 vec![(state, value)]
             }
             _ => {
-                self.unknown("call", &args, &mut state);
-                let value = Val::Named(self.text(&state, id));
+                let value = self.unknown_call(id, "call", &args, &mut state);
                 vec![(state, value)]
             }
         }
@@ -300,41 +241,6 @@ impl<'a> Run<'a> {
         }
         self.matter.insert(at, matters);
         matters
-    }
-
-    /// A call of something that is not known.
-    pub fn unknown(&mut self, name: &str, args: &Args, state: &mut State) {
-        self.norms_lost(name, args, state);
-        let concerned = |v: &Val| match v {
-            Val::Named(text) => !state.modules.is_empty() || super::written::is_model(text),
-            Val::Params(_) | Val::Param(_) | Val::Grad(_) | Val::Module(_) | Val::List(_) => true,
-            _ => false,
-        };
-        if !args.all().any(concerned) {
-            return;
-        }
-        let does = self.known.unknown(name, || {
-            if HARMLESS.contains(&last(name)) || last(name).starts_with("is_") || last(name).starts_with("has_") {
-                return Unknown::Harmless;
-            }
-            let lower = name.to_lowercase();
-            Unknown::Lost(TOUCHES.iter().any(|w| lower.contains(w)))
-        });
-        let Unknown::Lost(touches) = does else { return };
-        for value in args.all() {
-            match value {
-                Val::Module(_) if !touches => {}
-                Val::Named(text)
-                    if touches
-                        && (state.modules.iter().any(|m| m.name == *text)
-                            || super::written::changes_gradients(last(name)) && super::written::is_model(text)) =>
-                {
-                    let module = Val::Module(state.module(text));
-                    state.lose(&module);
-                }
-                other => state.lose(other),
-            }
-        }
     }
 
     /// Arguments by parameter of a function of the project.
@@ -501,10 +407,7 @@ impl<'a> Run<'a> {
                 .cloned()
                 .filter(|v| matches!(v, Val::Tensor(_)) || name == "pad" && matches!(v, Val::Grad(_)))
                 .unwrap_or(Val::Named(self.text(state, id))),
-            _ => {
-                self.unknown(name, args, state);
-                Val::Named(self.text(state, id))
-            }
+            _ => self.unknown_call(id, name, args, state),
         }
     }
 
@@ -645,7 +548,7 @@ impl<'a> Run<'a> {
             },
             ("getattr", Some(base)) => match args.plain.get(1).and_then(Val::text).cloned() {
                 Some(attr) => self.attr(id, &base.clone(), &attr, state),
-                None => unknown(self, state),
+                None => self.one_of(base).unwrap_or_else(|| unknown(self, state)),
             },
             ("bool", Some(first)) => Val::Test(self.truth(first)),
             ("super", _) => state

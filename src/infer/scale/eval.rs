@@ -284,7 +284,11 @@ impl<'a> Run<'a> {
             }
             (Val::Dict(items), _) => {
                 let found = index.text().and_then(|k| items.iter().find(|(n, _)| n == k));
-                found.map_or_else(|| Val::Named(self.text(state, id)), |(_, v)| v.clone())
+                // A table of optimizers, by their names.
+                let is_optimizer = |v: &Val| matches!(v, Val::Path(path) if path.starts_with("torch.optim."));
+                let any =
+                    || items.first().filter(|_| index.text().is_none() && items.iter().all(|(_, v)| is_optimizer(v)));
+                found.or_else(any).map_or_else(|| Val::Named(self.text(state, id)), |(_, v)| v.clone())
             }
             // A part of a multiple of gradients that lie one behind the other: it is as many times what it is put back to.
             (Val::Grad(g), _) if g.by != Scale::one() => base.clone(),
@@ -420,7 +424,13 @@ impl<'a> Run<'a> {
             (Val::Tensor(t), Val::Tensor(u)) => self.of_tensors(id, times, t, u, state),
             _ => match (x, y) {
                 (Some(x), Some(y)) => {
-                    let (fresh, made) = (state.fresh(), Some(self.place(state, id)));
+                    // Numbers of ranks in it came in where the operand was made that has them.
+                    let came = match (a, b) {
+                        (Val::Num(Num { made, .. }), _) if has_sizes(&x) && !has_sizes(&y) => *made,
+                        (_, Val::Num(Num { made, .. })) if has_sizes(&y) && !has_sizes(&x) => *made,
+                        _ => None,
+                    };
+                    let (fresh, made) = (state.fresh(), came.or(Some(self.place(state, id))));
                     let scale = if times { x.times(&y) } else { x.over(&y) };
                     Val::Num(Num { id: fresh, scale, added: false, made })
                 }
@@ -702,4 +712,9 @@ fn counts_rounds(value: &Val) -> bool {
         Val::Const(Const::Str(_)) => false,
         _ => true,
     }
+}
+
+/// Whether a factor has numbers of ranks in it, or may.
+fn has_sizes(scale: &Scale) -> bool {
+    scale.known().is_none_or(|m| m.powers().any(|(f, _)| matches!(f, Factor::Size(_))))
 }

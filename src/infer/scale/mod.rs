@@ -38,6 +38,7 @@ mod slots;
 pub mod table;
 mod together;
 mod trainers;
+mod unknown;
 mod unsure;
 pub mod value;
 pub mod verdict;
@@ -50,6 +51,7 @@ use super::memo::{Memo, Task, combined, kept_each, kept_equals};
 use super::practice::asked::{Asked, Topic};
 use super::practice::found::{Practice, Scales};
 use super::practice::near::has_word;
+use super::practice::training::Training;
 use super::practice::view::View;
 use super::settings::Settings;
 use super::shared::Shared;
@@ -217,6 +219,14 @@ pub fn together(
     let practices: Vec<Finding> = practices.into_iter().filter(|f| !twice(f) && !part(f)).collect();
     let scaled =
         |f: &&Finding| matches!(&f.kind, FindingKind::Practice(Practice::Scales(_) | Practice::LocalCount { .. }));
+    // That a step gets sums on some ways alone is said once, of the test that decides.
+    let clipped: Vec<_> = practices.iter().filter_map(only_clipped).map(|at| line(&at)).collect();
+    let of_clipped = |f: &Finding| match &f.kind {
+        FindingKind::Practice(Practice::Scales(Scales::ReducedWhere { reduced, .. })) => {
+            reduced.iter().any(|at| clipped.contains(&line(at)))
+        }
+        _ => false,
+    };
     let known: Vec<_> = practices.iter().filter(scaled).map(|f| line(&f.place)).collect();
     // Gradients that nothing sums have no factor to speak of.
     let backward = |f: &Finding| match &f.kind {
@@ -249,9 +259,23 @@ pub fn together(
     let further = factors
         .findings
         .into_iter()
-        .filter(|f| !known.contains(&line(&f.place)) && !of_unsummed(f) && !of_mark(f) && !norms::is_told(f, &told))
+        .filter(|f| {
+            !known.contains(&line(&f.place))
+                && !of_unsummed(f)
+                && !of_mark(f)
+                && !of_clipped(f)
+                && !norms::is_told(f, &told)
+        })
         .collect();
     (practices, further, factors.told)
+}
+
+/// Where gradients are summed that only a clipped step gets.
+fn only_clipped(finding: &Finding) -> Option<Place> {
+    match &finding.kind {
+        FindingKind::Practice(Practice::Training(Training::ClippedOnly { reduced, .. })) => Some(*reduced),
+        _ => None,
+    }
 }
 
 /// The mark of gradients that are never summed over its axes.

@@ -49,7 +49,7 @@ pub struct Norm {
     pub lost: bool,
     /// Where it is summed over ranks, with the calls that lead there.
     pub summed: Vec<Vec<Place>>,
-    /// The last step that makes it.
+    /// The last step that makes it: a sum of powers, or the root.
     pub made: Place,
     /// Whether it is a root of squares, or the squares; nothing if that is not known.
     pub root: Option<bool>,
@@ -111,6 +111,8 @@ const SAME: &[&str] = &[
     "pow_",
     "full_tensor",
 ];
+/// Of these, those that make one of what was none yet.
+const MAKES: &[&str] = &["sum", "sqrt", "pow", "square", "square_", "sqrt_", "pow_"];
 /// Those that leave it alone.
 const READS: &[&str] =
     &["print", "isinstance", "isfinite", "isnan", "isinf", "any", "log", "info", "debug", "append", "type", "str"];
@@ -326,6 +328,7 @@ impl<'a> Run<'a> {
             }
             Val::Norm(n) if NORMS.contains(&name) || SAME.contains(&name) => {
                 let own = name.ends_with('_') || matches!(name, "item" | "detach" | "view");
+                let made = if NORMS.contains(&name) || MAKES.contains(&name) { made } else { n.made };
                 Val::Norm(Norm { id: if own { n.id } else { state.fresh() }, made, ..n.clone() })
             }
             Val::List(l) if NORMS.contains(&name) || SAME.contains(&name) => {
@@ -407,6 +410,8 @@ impl<'a> Run<'a> {
                     _ => None,
                 };
                 let id = state.fresh();
+                // A factor that is computed from a norm is none.
+                let made = if op == BinOp::Pow { made } else { n.made };
                 let sized = n.sized || matches!(other, Val::Num(_)) && op != BinOp::Pow;
                 let divided = n.divided || op == BinOp::Div && matches!(a, Val::Norm(_)) && !is_bound(other);
                 Some(Val::Norm(Norm { id, made, root, sized, divided, lost: n.lost || !plain, ..n.clone() }))

@@ -140,11 +140,15 @@ impl<'a> Unsure<'a> {
             return false;
         }
         let all = mistake.events.iter().map(|e| e.place).chain(std::iter::once(mistake.place));
-        self.hides(&all.collect::<Vec<_>>())
+        self.changes(&all.collect::<Vec<_>>(), mistake.wrong != Wrong::Metric)
     }
 
     /// Whether a number at one of these places may be a sum over ranks that is not seen.
     pub fn hides(&self, places: &[Place]) -> bool {
+        self.changes(places, false)
+    }
+
+    fn changes(&self, places: &[Place], of_gradient: bool) -> bool {
         let file = self.project.file(self.module);
         let here: Vec<Place> = places.iter().copied().filter(|p| p.file == file).collect();
         let funcs = self.project.modules[self.module].ir.funcs.ids();
@@ -153,7 +157,7 @@ impl<'a> Unsure<'a> {
             let within = |p: &Place| span.start <= p.span.start && p.span.end <= span.end;
             let at = FuncRef { module: self.module, func };
             here.iter().any(within)
-                && hidden_sum::may_be(&View::new(self.project, self.rules, self.files, at), &here, true)
+                && hidden_sum::may_be(&View::new(self.project, self.rules, self.files, at), &here, true, of_gradient)
         })
     }
 
