@@ -102,8 +102,11 @@ impl Machine<'_> {
 
     /// A function about distributed tensors, or one that says nothing of types here.
     fn without_types(&mut self, id: StmtId, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Value {
-        if rule.does == "configuration" {
-            return self.configuration(rule, args);
+        match rule.does.as_str() {
+            "configuration" => return self.configuration(rule, args),
+            "gives-first" => return args.positional(0).cloned().unwrap_or(Value::Unknown),
+            "gives-back" => return given_back(args),
+            _ => {}
         }
         if let Some(value) = self.distributed_intrinsic(id, rule, args) {
             return value;
@@ -428,4 +431,13 @@ fn boundary(takes: Option<Value>, gives: Option<Value>) -> Value {
     let Some(gives) = gives else { return Value::Unknown };
     let takes = takes.filter(|types| !matches!(types, Value::Path(_) | Value::Unknown));
     Value::Context(Arc::new(Context::Boundary(Arc::new(Boundary { takes, gives }))))
+}
+
+/// What is given in order, as one or as a tuple.
+fn given_back(args: &CallArgs) -> Value {
+    let plain: Vec<Value> = args.args.iter().filter(|a| a.keyword.is_none()).map(|a| a.value.clone()).collect();
+    match <[Value; 1]>::try_from(plain) {
+        Ok([one]) => one,
+        Err(several) => Value::tuple(several),
+    }
 }

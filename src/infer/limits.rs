@@ -96,3 +96,6 @@ pub const MAX_ORIGIN_STEPS: usize = 64;
 pub const MAX_REDUCING_CALLS: usize = 48;
 /// Names in a test whether an option is one of them: `style in ("tp", "sp")`.
 pub const MAX_NAMES_TESTED: usize = 6;
+
+/// Paths of a root that are compared for what each answer to a flag needs of the parameters.
+pub const MAX_NEEDING: usize = 128;

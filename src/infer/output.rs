@@ -3,7 +3,7 @@
 
 use super::autograd::{Case, Gap};
 use super::finding::{Finding, FindingKind};
-use super::formula::Facts;
+use super::formula::{Atom, Facts};
 use crate::project::{ClassRef, FuncRef};
 use crate::source::{Name, Place};
 use crate::types::{Axis, LocalType, TensorType};
@@ -151,10 +151,14 @@ pub struct Output {
 
 impl Output {
     /// Adds what another execution of the same function has found of gradients that nothing sums.
-    pub fn adopt_missing_sums(&mut self, other: Output) {
-        for finding in other.findings {
+    pub fn adopt_missing_sums(&mut self, other: Output, holds: Option<&(Atom, bool)>) {
+        for mut finding in other.findings {
             let key = (finding.place, std::mem::discriminant(&finding.kind));
             if finding.kind.is_mixed() && !self.index.contains_key(&key) {
+                if let Some((atom, value)) = holds {
+                    finding.silent_worlds = vec![Facts::default().with(atom.clone(), !value)];
+                    finding.silent_right = true;
+                }
                 self.index.insert(key, self.findings.len());
                 self.findings.push(finding);
             }

@@ -18,7 +18,7 @@ use super::settings::{Allowances, Settings};
 use super::statics::module_body;
 use super::unknown_param::Annotated;
 use super::value::{Closure, Flavour, Method, Value};
-use super::whole::{Needed, Needs, is_used_before};
+use super::whole::{Assumed, Needs, is_used_before};
 use super::world::{Flow, Frame, World};
 use crate::ir::{Const, Func, FuncKind, LocalKind};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
@@ -451,28 +451,33 @@ impl Machine<'_> {
         if let Some(vain) = self.scouted(root, class, shared) {
             return vain;
         }
-        let (mut output, needed) = self.executed(root, class, shared, &Needed::new());
+        let (mut output, needs) = self.executed(root, class, shared, &Assumed::default());
         if !self.residual.is_empty() {
             let mut again = Machine::new(project, rules, files, settings);
             again.quiet = quiet;
-            output.blame_uses(again.executed(root, class, shared, &self.residual).0);
+            let residual = Assumed { needed: self.residual.clone(), holds: None };
+            output.blame_uses(again.executed(root, class, shared, &residual).0);
             return output;
         }
         let has_whole = shared.is_some_and(|b| b.has_whole);
         let (func, file) = (project.func(root), project.file(root.module));
         // A hook may sum the gradient, and what needs none is summed by nobody.
         let is_plain = || !["_hook(", "requires_grad"].iter().any(|word| files[file].slice(func.span).contains(word));
-        let tells_more = || has_whole || is_used_before(func, file, &needed) && is_plain();
-        if needed.is_empty() || !tells_more() {
-            return output;
+        let of_all = Assumed { needed: needs.of_all(), holds: None };
+        for assumed in [Some(of_all), needs.under_flag()].into_iter().flatten() {
+            let whole = has_whole && assumed.holds.is_none();
+            let tells_more = || whole || is_used_before(func, file, &assumed.needed) && is_plain();
+            if assumed.needed.is_empty() || !tells_more() {
+                continue;
+            }
+            let mut again = Machine::new(project, rules, files, settings);
+            again.quiet = quiet;
+            let second = again.executed(root, class, shared, &assumed).0;
+            if whole {
+                return second;
+            }
+            output.adopt_missing_sums(second, assumed.holds.as_ref());
         }
-        let mut again = Machine::new(project, rules, files, settings);
-        again.quiet = quiet;
-        let second = again.executed(root, class, shared, &needed).0;
-        if has_whole {
-            return second;
-        }
-        output.adopt_missing_sums(second);
         output
     }
 
@@ -494,8 +499,8 @@ impl Machine<'_> {
         root: FuncRef,
         class: Option<ClassRef>,
         shared: Option<&Built>,
-        known: &Needed,
-    ) -> (Output, Needed) {
+        known: &Assumed,
+    ) -> (Output, Needs) {
         let func = self.project.func(root);
         let mut worlds = vec![World::default()];
         let receiver = match (class, shared) {
@@ -516,7 +521,7 @@ impl Machine<'_> {
         self.vain_after = self.vain_allowance(root, shared);
         let mut needed = Needs::default();
         let source = self.compared_begin(root, class);
-        worlds = self.assumed_worlds(root.module, worlds);
+        worlds = known.told(self.assumed_worlds(root.module, worlds));
         if let Some(source) = &source {
             worlds = self.layer_worlds(source, root, receiver.as_ref(), worlds);
             left *= worlds.len() as u64;
@@ -531,7 +536,7 @@ impl Machine<'_> {
             self.data = self.data_beside(root, &given);
             let named: Vec<(Name, Value)> =
                 func.params.iter().map(|p| p.name.clone()).zip(given.iter().cloned()).collect();
-            self.give_needed(known, &named);
+            self.give_needed(&known.needed, &named);
             self.entered(root);
             let place = self.place_of(func.name_span);
             let mut paths = Vec::new();
@@ -567,7 +572,7 @@ impl Machine<'_> {
         }
         self.compared_end(source.as_ref());
         self.out.finish();
-        (std::mem::take(&mut self.out), needed.of_all())
+        (std::mem::take(&mut self.out), needed)
     }
 
     /// Binds every parameter of a function whose caller is not known: the first one to the receiver, if there is one.

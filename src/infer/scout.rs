@@ -6,7 +6,7 @@ use super::limits::{NEAR, VAIN_STEPS};
 use super::machine::Machine;
 use super::output::Output;
 use super::root::Built;
-use super::whole::Needed;
+use super::whole::Assumed;
 use crate::project::{ClassRef, FuncRef};
 
 impl Machine<'_> {
@@ -20,7 +20,7 @@ impl Machine<'_> {
         let mut scout = Machine::new(self.project, self.rules, self.files, self.settings);
         scout.quiet = self.quiet;
         scout.scouting = true;
-        let (output, _) = scout.executed(root, class, shared, &Needed::new());
+        let (output, _) = scout.executed(root, class, shared, &Assumed::default());
         scout.vain_after.is_some().then_some(output)
     }
 

@@ -273,13 +273,30 @@ impl Machine<'_> {
                 Some(Resolved::Func(func)) => self.has_autograd(func.module),
                 // `enter = _Enter.apply` in the other file.
                 Some(Resolved::Module(module) | Resolved::Value(module, _)) => self.has_autograd(module),
-                Some(Resolved::External(path)) => {
-                    matches!(self.rules.get(&path), Some(Entry::Collective(rule)) if rule.differentiable)
-                }
+                Some(Resolved::External(path)) => self.is_differentiable(&path) || self.uses_member(text, name, &path),
                 _ => false,
             },
             Binding::Func(_) | Binding::Value => false,
         })
+    }
+
+    /// Whether a function is a collective with a gradient.
+    fn is_differentiable(&self, path: &str) -> bool {
+        matches!(self.rules.get(path), Some(Entry::Collective(rule)) if rule.differentiable)
+    }
+
+    /// Whether a text calls such a function as a member of what is imported under a name: `tensor_parallel.gather_from_region(x)`.
+    fn uses_member(&self, text: &str, name: &str, path: &str) -> bool {
+        let within = |rule: &str| rule.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
+        if !self.rules.collectives().any(|rule| rule.differentiable && within(&rule.name)) {
+            return false;
+        }
+        let member = |(at, _): (usize, &str)| {
+            let rest = text[at + name.len()..].strip_prefix('.')?;
+            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
+            Some(format!("{path}.{}", &rest[..end]))
+        };
+        text.match_indices(name).filter_map(member).any(|member| self.is_differentiable(&member))
     }
 
     fn has_autograd(&self, module: ModuleId) -> bool {

@@ -3,7 +3,8 @@
 //! its constructor; operands. Out: types of parameters, and the operands of a sum that is missing. Never: a parameter made in a loop,
 //! of an expert, or whose size is not followed. Source: DESIGN.md section 7. Next: `share.rs`, the split ones.
 
-use super::formula::Facts;
+use super::formula::{Atom, Facts};
+use super::limits::MAX_NEEDING;
 use super::machine::Machine;
 use super::ops;
 use super::parameters::may_freeze;
@@ -191,28 +192,82 @@ fn is_converted(state: &AxisState) -> bool {
     false
 }
 
-/// What all paths need that have the ranks for it.
+/// What paths need, each with what it knows.
 #[derive(Default)]
 pub struct Needs {
-    paths: Vec<Facts>,
-    of_all: Needed,
+    paths: Vec<(Facts, Needed)>,
+}
+
+/// With what a root is executed: what is needed of its parameters, and an answer to a test, where only paths with it need that.
+#[derive(Clone, Debug, Default)]
+pub struct Assumed {
+    pub needed: Needed,
+    pub holds: Option<(Atom, bool)>,
 }
 
 impl Needs {
     /// Another path, with what it needs.
     pub fn also(&mut self, needed: Needed, facts: &Facts) {
-        let has = |of: &Needed, n: &Name, x: &Axis| of.iter().any(|(m, y, _)| n == m && x == y);
-        self.of_all.retain(|(n, x, _)| has(&needed, n, x) || facts.lack(x));
-        for (name, axis, state) in needed {
-            if !has(&self.of_all, &name, &axis) && self.paths.iter().all(|path| path.lack(&axis)) {
-                self.of_all.push((name, axis, state));
-            }
-        }
-        self.paths.push(facts.clone());
+        self.paths.push((facts.clone(), needed));
     }
 
-    pub fn of_all(self) -> Needed {
-        self.of_all
+    /// What all paths need that have the ranks for it.
+    pub fn of_all(&self) -> Needed {
+        self.of(|_| true)
+    }
+
+    /// What these paths need, all of them that have the ranks for it.
+    fn of(&self, among: impl Fn(&Facts) -> bool) -> Needed {
+        let has = |of: &Needed, n: &Name, x: &Axis| of.iter().any(|(m, y, _)| n == m && x == y);
+        let mut all = Needed::new();
+        let mut before: Vec<&Facts> = Vec::new();
+        for (facts, needed) in self.paths.iter().filter(|(facts, _)| among(facts)) {
+            all.retain(|(n, x, _)| has(needed, n, x) || facts.lack(x));
+            for (name, axis, state) in needed {
+                if !has(&all, name, axis) && before.iter().all(|path| path.lack(axis)) {
+                    all.push((name.clone(), axis.clone(), state.clone()));
+                }
+            }
+            before.push(facts);
+        }
+        all
+    }
+
+    /// What all paths with one answer to a flag need, and not those with the other: without sequence parallelism the residual stream is Invariant.
+    pub fn under_flag(&self) -> Option<Assumed> {
+        let (first, _) = self.paths.first()?;
+        if self.paths.len() > MAX_NEEDING || self.paths.iter().all(|(_, needed)| needed.is_empty()) {
+            return None;
+        }
+        let all = self.of_all();
+        let is_flag = |atom: &&Atom| matches!(atom, Atom::True(name) if !name.contains(['?', '#', ' ', '(']));
+        let told = |atom: &&Atom| self.paths.iter().all(|(facts, _)| facts.get(atom).is_some());
+        let flags = first.iter().map(|(atom, _)| atom).filter(is_flag).filter(told);
+        for atom in flags {
+            for value in [false, true] {
+                let mut needed = self.of(|facts| facts.get(atom) == Some(value));
+                needed.retain(|(name, axis, _)| !all.iter().any(|(n, x, _)| n == name && x == axis));
+                if !needed.is_empty() {
+                    return Some(Assumed { needed, holds: Some((atom.clone(), value)) });
+                }
+            }
+        }
+        None
+    }
+}
+
+impl Assumed {
+    /// Leaves the worlds that can have the answer; they know it then.
+    pub fn told(&self, mut worlds: Vec<World>) -> Vec<World> {
+        let Some((atom, value)) = &self.holds else { return worlds };
+        worlds.retain_mut(|world| match world.facts.get(atom) {
+            Some(known) => known == *value,
+            None => {
+                world.facts = world.facts.with(atom.clone(), *value);
+                world.facts.possible()
+            }
+        });
+        worlds
     }
 }
 

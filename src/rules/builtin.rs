@@ -28,6 +28,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("rules/collectives/spmd_types.toml", include_str!("../../rules/collectives/spmd_types.toml")),
     ("rules/collectives/torch_distributed.toml", include_str!("../../rules/collectives/torch_distributed.toml")),
     ("rules/models/accelerate.toml", include_str!("../../rules/models/accelerate.toml")),
+    ("rules/models/apex.toml", include_str!("../../rules/models/apex.toml")),
     ("rules/models/colossalai.toml", include_str!("../../rules/models/colossalai.toml")),
     ("rules/models/colossalai_layers.toml", include_str!("../../rules/models/colossalai_layers.toml")),
     ("rules/models/composer.toml", include_str!("../../rules/models/composer.toml")),

@@ -18,6 +18,9 @@ pub fn unshared(mistake: &Unshared) -> Draft {
         Unshared::CompleteSummed { layer, completed, summed } => complete_summed(layer, *completed, *summed),
         Unshared::RunningAlone { class, buffer, taken, shared } => running_alone((class, buffer), *taken, *shared),
         Unshared::TakenInTurns { taken, in_turns } => taken_in_turns(*taken, *in_turns),
+        Unshared::ColumnsJoined { joined, counted } => columns_joined(*joined, *counted),
+        Unshared::CountKept { name, function, summed, kept } => count_kept(name, function, *summed, *kept),
+        Unshared::NormNotTold { norm, flag, mark, told } => norm_not_told(norm, (flag, mark), *told),
         Unshared::OwnDivisor { whole } => own_divisor(*whole),
         Unshared::SpreadOfPart { weight, made, drawn } => spread_of_part(weight, *made, *drawn),
         Unshared::DrawnBeside { function, buffer, shared } => drawn_beside(function, buffer, *shared),
@@ -321,6 +324,41 @@ fn drawn_beside(function: &str, buffer: &str, shared: Place) -> Draft {
     draft.primary = format!("`{function}` gives other rows on each rank");
     draft.labels.push(spot(shared, format!("sent to all ranks here, before `{buffer}` is written")));
     draft.help.push("broadcast it here as well".to_string());
+    draft
+}
+
+fn columns_joined(joined: Place, counted: Place) -> Draft {
+    let title = "labels point to other rows: each rank joins its columns before they are gathered, and labels count the rows of one column";
+    let mut draft = Draft::new(&codes::LABELS_OF_FIRST, title.to_string());
+    draft.primary = "all columns of a rank stand before those of the next one".to_string();
+    draft.labels.push(spot(joined, "several columns, one below the other".to_string()));
+    draft.labels.push(spot(counted, "begins at the rank times the rows of one column".to_string()));
+    draft.help.push("gather each column, and join what comes out".to_string());
+    draft
+}
+
+fn count_kept(name: &str, function: &str, summed: Place, kept: Place) -> Draft {
+    let title = format!(
+        "ranks with few tokens weigh as much as the others: `{function}` divides by its own count, and nothing reads `{name}`, that of all ranks"
+    );
+    let mut draft = Draft::new(&codes::LOCAL_COUNT, title);
+    draft.primary = "the count of one rank".to_string();
+    draft.labels.push(spot(summed, "summed over all ranks".to_string()));
+    draft.labels.push(spot(kept, format!("kept as `{name}`, which stands nowhere else")));
+    draft.help.push(format!(
+        "divide by `{name}`, and multiply by the number of ranks where gradients are averaged over them"
+    ));
+    draft
+}
+
+fn norm_not_told(norm: &str, (flag, mark): (&str, &str), told: Place) -> Draft {
+    let title = format!(
+        "the gradients of `{norm}` are not summed where sequences are split: nothing marks its parameters `{mark}`"
+    );
+    let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+    draft.primary = "made without a mark".to_string();
+    draft.labels.push(spot(told, format!("on the other side of the test `{norm}` is given `{flag}`")));
+    draft.help.push(format!("mark each parameter of `{norm}` with `{mark}`, as the flag says"));
     draft
 }
 

@@ -352,6 +352,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["mm(", "matmul(", "linear(", "einsum(", "@"],
     ]),
     of_words(&["backward("], unread_count::given).with(&[&["all_reduce("], &["backward("], &["loss"]]),
+    of_words(&["backward("], kept_count::unread).with(&[&["backward("], &["all_reduce("], &[".sum("], &["mask"]]),
     of_words(&["local_process_index", "local_rank", "slice(0"], node_rank::picks).with(&[&[
         "local_process_index",
         "local_rank",
@@ -379,6 +380,12 @@ pub const OF_FUNCTIONS: &[Check] = &[
         .with(&[&["if not ", "if len(", "own", "mine", "my_", "local", "rank"]]),
     of_words(&["gather"], taken_in_turns::taken)
         .with(&[&["rank", "process_index", "own", "local", "part"], &["mean", "std", "var", "sum(", "max", "min"]]),
+    of_words(&["gather"], columns_joined::joined).with(&[
+        &["arange("],
+        &["cat(", "concat(", "stack("],
+        &["rank"],
+        &["entropy", "loss", "criterion"],
+    ]),
     of_words(only_some::FIRST, only_some::calls).with(&[only_some::ASKED]),
     of_words(&["rank", "main", "master"], only_some::decorated).where_seen(|seen| seen.communicates),
     of_names(&["new_group", "create_group"], rehearsed::groups).with(&[&["new_group", "create_group"]]),
@@ -532,6 +539,7 @@ pub(super) const OF_CLASSES: &[for<'a> fn(&Lint<'a>, &Class<'a>, &mut Found)] = 
     override_sum::left_out,
     info_left_out::left_out,
     drawn_beside::written,
+    told_norm::unmarked,
     weight_left::left_out,
     kept_neighbour::kept,
     unsummed_input::parts,

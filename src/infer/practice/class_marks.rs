@@ -85,8 +85,7 @@ pub fn of<'a>(lint: &Lint<'a>, class: &Class<'a>) -> Option<ClassMarks<'a>> {
     if !text().contains("setattr(") && !marks().any(|mark| assigns(&mark)) {
         return None;
     }
-    let mut out =
-        ClassMarks { class: class.at, views: Vec::new(), sites: Vec::new(), given: Vec::new(), open: Vec::new() };
+    let mut out = ClassMarks::none(class.at);
     for at in functions_in(lint, module, span) {
         out.views.push(Rc::new(lint.view(at).with(&Rc::downgrade(&class.beside))));
     }
@@ -106,6 +105,11 @@ pub fn functions_in<'l>(lint: &'l Lint<'_>, module: ModuleId, span: Span) -> imp
 }
 
 impl<'a> ClassMarks<'a> {
+    /// Those of a class that sets none.
+    pub fn none(class: ClassRef) -> ClassMarks<'a> {
+        ClassMarks { class, views: Vec::new(), sites: Vec::new(), given: Vec::new(), open: Vec::new() }
+    }
+
     fn add(&mut self, view: &Rc<View<'a>>) {
         for index in 0..view.steps.len() {
             let stmt = view.steps[index].stmt;

@@ -48,12 +48,18 @@ pub fn reduced(view: &View<'_>, out: &mut Found) {
     let stepped = (first + 1..view.steps.len()).find(|step| steps(view, *step) && !asks(view, *step, guard.at));
     let Some(stepped) = stepped else { return };
     let same_way = shared.iter().all(|g| view.steps[stepped].guards.iter().any(|h| h.at == g.at && h.holds == g.holds));
-    if !same_way || near::has_any(&near::bare(view.file()).to_lowercase(), ELSEWHERE) {
+    let file = near::bare(view.file());
+    let test = view.text(view.part(guard.at, 0));
+    if !same_way
+        || near::has_any(&file.to_lowercase(), ELSEWHERE)
+        || is_always_on(test, &file)
+        || is_called_elsewhere(view, &reductions, &file.to_lowercase())
+    {
         return;
     }
     let stepped = view.place(view.steps[stepped].id);
     let reduced = view.place(view.steps[*first].id);
-    let mistake = Training::ClippedOnly { test: view.text(view.part(guard.at, 0)).into(), reduced, stepped };
+    let mistake = Training::ClippedOnly { test: test.into(), reduced, stepped };
     out.push((view.place(guard.at), Practice::Training(mistake)));
 }
 
@@ -61,6 +67,39 @@ pub fn reduced(view: &View<'_>, out: &mut Found) {
 fn clips(view: &View<'_>, guard: &Guard<'_>) -> bool {
     let test = view.text(view.part(guard.at, 0)).to_lowercase();
     near::has_any(&test, CLIPS) && !near::has_any(&test, OTHERS)
+}
+
+/// Whether a file says that a test always holds: it fills the option in, bounds it, or refuses others.
+fn is_always_on(test: &str, file: &str) -> bool {
+    let words = |text: &str| -> Vec<String> {
+        text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect()
+    };
+    let options: Vec<String> =
+        words(test).into_iter().filter(|word| near::has_any(&word.to_lowercase(), CLIPS)).collect();
+    let fills = |line: &str, option: &str| {
+        let rest = line.trim_start_matches("self.").strip_prefix(option).map(str::trim_start);
+        rest.and_then(|rest| rest.strip_prefix('='))
+            .is_some_and(|value| value.trim().starts_with("float(") || value.trim().parse::<f64>().is_ok())
+    };
+    options.iter().any(|option| {
+        option.chars().all(|c| !c.is_lowercase())
+            || file.lines().map(str::trim).any(|line| {
+                fills(line, option)
+                    || near::has_any(line, &[" or ", "max(", "gt=", "Positive", "raise", "assert"])
+                        && words(line).contains(option)
+            })
+            || near::refusals(file).any(|line| words(line).contains(option))
+    })
+}
+
+/// Whether a function that reduces is called at other places of the file as well: for the other answer, by a caller.
+fn is_called_elsewhere(view: &View<'_>, reductions: &[usize], file: &str) -> bool {
+    reductions.iter().any(|step| {
+        let Some(name) = near::name_of_call(view, *step) else { return false };
+        let here = reductions.iter().filter(|other| near::name_of_call(view, **other).as_ref() == Some(&name)).count();
+        let calls = file.matches(&format!("{name}(")).count() - file.matches(&format!("def {name}(")).count();
+        name != "all_reduce" && calls > here
+    })
 }
 
 /// Whether a step stands under an answer of this test.
@@ -74,7 +113,10 @@ fn reduces(view: &View<'_>, step: usize) -> bool {
     if let Some(call) = view.collective(value) {
         return call.input.is_some_and(|input| is_gradient(view, input));
     }
+    let of_module = || view.callee(value).is_some_and(|path| path.contains('.') && !path.starts_with('.'));
     let name = match value {
+        // An optimizer that reduces may do so in its step as well.
+        Rvalue::CallMethod { base, .. } if !near::is_self(view, base) && !of_module() => return false,
         Rvalue::CallMethod { name, .. } => name.to_string(),
         _ => match view.callee(value) {
             Some(path) => last(&path).to_string(),

@@ -290,6 +290,8 @@ fn hands_over(view: &View<'_>, step: usize, known: &Known, follows: bool) -> boo
             Some(at) => of_project(at),
             None => match view.through(callee) {
                 Expr::Path(path) => by_path(&path, &of_project),
+                // What scales a loss takes its backward pass.
+                Expr::Local(local) if view.local_name(local).to_lowercase().contains("scaler") => false,
                 // A variable that holds a function: `partial(dist.all_reduce, group=group)`, an object, an entry of a table.
                 other => left || other.any(&mut |e| names_collective(e)),
             },

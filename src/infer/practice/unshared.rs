@@ -76,6 +76,12 @@ pub enum Unshared {
     DrawnBeside { function: Name, buffer: Name, shared: Place },
     /// Rows that were gathered in one order are taken back in the other one: every n-th, or in one run.
     TakenInTurns { taken: Place, in_turns: bool },
+    /// Columns are joined and gathered then, and labels count the rows of one column; where.
+    ColumnsJoined { joined: Place, counted: Place },
+    /// The count of all ranks is kept under a name that nothing reads, and the loss divides by the own count; where it is summed, and kept.
+    CountKept { name: Name, function: Name, summed: Place, kept: Place },
+    /// On one side of a test a norm is given the flag of split sequences, and on this one it is plain; where it is given it.
+    NormNotTold { norm: Name, flag: Name, mark: Name, told: Place },
     /// A method drops the handles that have completed, and nothing calls the one that waits for all; where a handle is made, and what steps.
     PendingDropped { drops: Name, waits: Name, started: Place, stepped: Place },
 }

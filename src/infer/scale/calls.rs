@@ -73,6 +73,8 @@ const MATTERS: &[&str] = &[
     "scale",
     "mean(",
     ".apply(",
+    "_hook(",
+    "divide_factor(",
 ];
 
 impl<'a> Run<'a> {
@@ -189,6 +191,12 @@ impl<'a> Run<'a> {
             Val::Object(object) if let Some(m) = self.inner_of(*object, &mut state) => {
                 self.apply(id, &Val::Module(m), args, state)
             }
+            Val::Object(object)
+                if !args.open
+                    && let Some(run) = self.run_by_call(*object, &state) =>
+            {
+                self.apply(id, &run, args, state)
+            }
             Val::Module(m) => {
                 state.uses(*m);
                 if let Some(ways) = self.forwarded(id, *m, &args, &state) {
@@ -207,8 +215,7 @@ impl<'a> Run<'a> {
                 vec![(state, value)]
             }
             Val::Func(at) => {
-                let name = self.project.func(*at).name.clone();
-                let value = self.unknown_call(id, &name, &args, &mut state);
+                let value = self.unknown_function(id, *at, &args, &mut state);
                 vec![(state, value)]
             }
             _ => {
@@ -278,7 +285,7 @@ impl<'a> Run<'a> {
         args: &Args,
         mut state: State,
     ) -> Vec<(State, Val)> {
-        if self.is_module_class(class) && self.wraps(class).is_none() {
+        if self.is_module_class(class) && self.wraps(class).is_none() && !self.is_loss(class) {
             let text = self.project.class(class).name.clone();
             let text = format!("{text}@{}", id.index());
             let module = state.module(&text);
@@ -353,6 +360,9 @@ impl<'a> Run<'a> {
                 Some(axes) => state.num(Scale::size(&axes)),
                 None => Val::Named(self.text(state, id)),
             };
+        }
+        if let Some(value) = self.handed_back(path, does, args, state) {
+            return value;
         }
         self.objects(id, does, args, state);
         if does == "state-object"

@@ -209,6 +209,14 @@ impl<'a> Run<'a> {
         axes: &AxisSet,
         state: &mut State,
     ) -> Val {
+        // Parts of the last dim, put side by side, are as many rows as before.
+        let transitions = &call.rule.transitions;
+        if !transitions.is_empty() && transitions.iter().all(|(_, t)| t.source.dim() == Some(-1)) {
+            return match input {
+                Val::Tensor(t) => Val::Tensor(Tensor { id: state.fresh(), ..t.clone() }),
+                _ => Val::Named(self.text(state, id)),
+            };
+        }
         let size = Scale::size(axes);
         let differentiable = call.rule.differentiable;
         let value = match input {

@@ -296,6 +296,7 @@ impl<'a> Run<'a> {
             (Val::Tensor(Tensor { rows: Some(_), .. }) | Val::Mask, _) => base.clone(),
             (Val::Num(_), Some(0)) => base.clone(),
             (Val::Optimizer, _) => Val::Params(None),
+            (Val::Path(path), _) if self.is_number_of_all(path, index) => state.num(Scale::size(&groups::all_ranks())),
             (Val::Module(m), _) => self.child(*m, "[]", state),
             (Val::Named(text), Some(0)) if last(text) == "shape" => self.shape(text, state),
             (Val::Named(text), _) => match index.text() {

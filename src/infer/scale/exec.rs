@@ -247,6 +247,8 @@ impl<'a> Run<'a> {
     ) {
         let whole = self.operand(value, state);
         let of_list = matches!(whole, Val::List(_));
+        // `optimizer, scheduler = build(model)`
+        let of_maker = whole == Val::Optimizer;
         let items: Option<Vec<Val>> = match whole {
             Val::Tuple(items) | Val::Pack(items) if items.len() == before.len() && star.is_none() => Some(items),
             Val::List(id) if star.is_none() => state
@@ -260,7 +262,8 @@ impl<'a> Run<'a> {
         for (i, local) in before.iter().chain(star).chain(after).enumerate() {
             let name = self.project.func(at).locals()[*local].name.clone();
             let one = items.as_ref().and_then(|v| v.get(i)).filter(|v| !(of_list && holds_place(v)));
-            let one = one.cloned().unwrap_or(Val::Named(name));
+            let is_made = of_maker && name.contains("opt");
+            let one = one.cloned().unwrap_or(if is_made { Val::Optimizer } else { Val::Named(name) });
             let one = self.christened(state, *local, &one).unwrap_or(one);
             state.set(*local, one);
         }

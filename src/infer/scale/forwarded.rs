@@ -25,7 +25,7 @@ impl Run<'_> {
         let class = state.modules.get(module)?.class?;
         let forward = self.method(class, method).filter(|_| !args.open)?;
         let text = self.files[self.project.file(forward.module)].slice(self.project.func(forward).span);
-        if !text.contains("loss") || self.vain >= MOST_VAIN {
+        if self.vain >= MOST_VAIN || !self.may_make_loss(class, text) {
             return None;
         }
         let bound = self.bind(forward, Some(Val::Module(module)), args);

@@ -10,6 +10,11 @@ use crate::types::{Axis, AxisSet};
 /// The axis of all ranks where no mesh says which axes they have.
 pub const WORLD: &str = "world";
 
+/// All ranks.
+pub fn all_ranks() -> AxisSet {
+    AxisSet::one(Axis::new(WORLD))
+}
+
 /// How code calls an axis, and the axes.
 const WORDS: &[(&str, &[&str])] = &[
     ("data_parallel", &["dp"]),

@@ -76,7 +76,7 @@ impl<'a> Run<'a> {
                     .unwrap_or_else(|| Val::named(&format!("self.{name}"))),
             },
             (Val::Trainer(at), _) => self.trainer_attr(id, *at, name, state),
-            (Val::Optimizer, "param_groups") => Val::Optimizer,
+            (Val::Optimizer | Val::Named(_), "param_groups") => Val::Optimizer,
             (Val::Module(m), "module") => Val::Module(*m),
             // Numbers by the names of losses are no part of a model.
             (Val::Module(m), dict) if dict.ends_with("_dict") => {
@@ -155,7 +155,7 @@ impl<'a> Run<'a> {
                 }
             }
             // Another function takes the steps.
-            (Val::Optimizer, _) if name == "step" => state.unsettled = true,
+            (Val::Optimizer, value) if name == "step" || super::unknown::has_ranks(value) => state.unsettled = true,
             // The part of a flat copy takes a step with the gradient of those that it was copied from.
             (_, Val::Grad(g)) if name == "grad" || name == "main_grad" => {
                 self.put_grad(&value, &g.of, &value, &mut state);
@@ -375,7 +375,10 @@ impl<'a> Run<'a> {
                 state.uses(*m);
                 self.of_module(id, *m, name, args, state)
             }
-            Val::Optimizer => self.of_optimizer(id, name, state),
+            Val::Optimizer => {
+                state.unsettled |= args.all().any(super::unknown::has_ranks);
+                self.of_optimizer(id, name, state)
+            }
             Val::List(l) => self.of_list_method(id, *l, name, args, state),
             Val::ParamName => match (name, args.plain.first().and_then(Val::text)) {
                 ("endswith" | "startswith", Some(text)) => {
@@ -576,7 +579,7 @@ impl<'a> Run<'a> {
             "modules" => {
                 let parts = state.wrapped_parts(m);
                 let all = || std::iter::once(m).chain(parts.iter().copied()).map(Val::Module).collect();
-                (!parts.is_empty()).then(|| state.list(all(), None))
+                (!parts.is_empty() || !state.modules[m].wraps.is_empty()).then(|| state.list(all(), None))
             }
             "to" | "cuda" | "train" | "eval" | "half" | "bfloat16" | "float" => Some(Val::Module(m)),
             "zero_grad" => {
@@ -615,7 +618,7 @@ impl<'a> Run<'a> {
         self.backward(id, &Val::Test(Test::Known(true)), state);
     }
 
-    fn of_optimizer(&mut self, id: StmtId, name: &str, state: &mut State) -> Option<Val> {
+    pub fn of_optimizer(&mut self, id: StmtId, name: &str, state: &mut State) -> Option<Val> {
         match name {
             "step" => {
                 let place = self.place(state, id);
@@ -653,9 +656,15 @@ impl<'a> Run<'a> {
                 let m = state.module(text);
                 self.of_module(id, m, name, args, state)
             }
+            // Of which module it is is not known.
             "set_gradient_divide_factor" | "set_reduce_scatter_divide_factor" => {
-                let m = state.module(text);
-                self.of_module(id, m, name, args, state)
+                match state.modules.iter().position(|m| m.name == *text && !m.wraps.is_empty()) {
+                    Some(m) => self.of_module(id, m, name, args, state),
+                    None => {
+                        self.lose_all(state);
+                        None
+                    }
+                }
             }
             "backward" => {
                 let wrapped = word.contains("engine") || word.contains("accelerator") || word.contains("fabric");

@@ -21,6 +21,7 @@ pub mod groups;
 mod handed;
 mod inert;
 mod known;
+mod losses;
 mod makers;
 mod measured;
 mod meshes;

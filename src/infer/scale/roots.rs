@@ -13,9 +13,9 @@ use crate::source::{Files, IndexVec};
 use rustc_hash::FxHashMap;
 
 /// Words of a file in which gradients may be scaled.
-pub const GRADIENTS: &[&str] = &[".backward(", ".grad", "main_grad"];
+pub const GRADIENTS: &[&str] = &[".backward(", ".grad", "main_grad", "scaler(loss"];
 /// Words of a function that is executed on its own.
-const ROOTS: &[&str] = &["backward(", ".grad", "main_grad"];
+const ROOTS: &[&str] = &["backward(", ".grad", "main_grad", "scaler(loss"];
 const REDUCTIONS: &[&str] = &[
     "all_reduce",
     "DDP(",

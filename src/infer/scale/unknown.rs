@@ -4,10 +4,14 @@
 
 use super::Run;
 use super::calls::Args;
+use super::groups::all_ranks;
 use super::known::Unknown;
 use super::value::{ModId, State, Val, last};
 use crate::ir::StmtId;
+use crate::project::{FuncRef, Resolved};
+use crate::rules::Entry;
 use crate::source::Name;
+use crate::types::{Factor, Scale};
 
 /// Calls that leave gradients as they are, up to a factor that is the same for all.
 const HARMLESS: &[&str] = &[
@@ -51,6 +55,7 @@ const MAKERS: &[&str] = &["build", "create", "get", "make", "setup", "set_up", "
 /// Parts of names of optimizers that sum gradients, and of what is done with an optimizer that is there.
 const OTHERS: &[&str] = &[
     "dist", "zero", "shard", "reduc", "averag", "sync", "hook", "backward", "step", "wrap", "hvd", "bytes", "prepare",
+    "param", "group", "sched", "config", "cfg", "muon",
 ];
 
 /// Words in names of functions that change gradients of a module.
@@ -114,11 +119,58 @@ impl Run<'_> {
     /// The value of a call of something that is not known.
     pub fn unknown_call(&mut self, id: StmtId, name: &str, args: &Args, state: &mut State) -> Val {
         if makes_optimizer(name, args) && of_wrapped(args, state) {
-            // What makes it may give more than it.
-            return if is_class(name) { self.optimizer(args, state) } else { Val::Named(self.text(state, id)) };
+            return self.optimizer(args, state);
+        }
+        // `loss_scaler(loss, optimizer, parameters=model.parameters())`: the backward pass, and the step.
+        if let ([loss, Val::Optimizer, ..], true) =
+            (args.plain.as_slice(), last(name).to_lowercase().contains("scaler"))
+            && !args.open
+            && !args.named.iter().any(|(name, _)| name.contains("update"))
+        {
+            self.backward(id, loss, state);
+            self.of_optimizer(id, "step", state);
+            return Val::named("norm");
         }
         self.unknown(name, args, state);
         Val::Named(self.text(state, id))
+    }
+
+    /// The value of a call of a function of the project that says nothing of gradients.
+    pub fn unknown_function(&mut self, id: StmtId, at: FuncRef, args: &Args, state: &mut State) -> Val {
+        let name = self.project.func(at).name.clone();
+        let text = self.files[self.project.file(at.module)].slice(self.project.func(at).span);
+        // A class of the project may do anything in its steps.
+        let view = self.view(at);
+        let makes = |step: usize| {
+            let path = view.value(step).and_then(|value| view.callee(value));
+            path.is_some_and(|path| matches!(self.project.path(&path), Resolved::Class(_)))
+        };
+        let own = (0..view.steps.len()).any(makes);
+        let of_library =
+            !own && text.contains("optim.") && !["hook", "divide_factor"].iter().any(|word| text.contains(word));
+        if of_library {
+            return self.unknown_call(id, &name, args, state);
+        }
+        self.unknown(&name, args, state);
+        Val::Named(self.text(state, id))
+    }
+
+    /// A function that hands back what it is given, or reads the number of ranks from the environment.
+    pub fn handed_back(&self, path: &Name, does: &str, args: &Args, state: &mut State) -> Option<Val> {
+        match (does, args.plain.as_slice()) {
+            ("gives-first", [first, ..]) | ("gives-back", [first]) => Some(first.clone()),
+            ("gives-back", [_, _, ..]) => Some(Val::Tuple(args.plain.clone())),
+            ("environment", [key, ..]) if self.is_number_of_all(path, key) => {
+                Some(state.num(Scale::size(&all_ranks())))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an entry of the environment is the number of all ranks.
+    pub fn is_number_of_all(&self, path: &Name, key: &Val) -> bool {
+        let Some(Entry::Intrinsic(rule)) = self.rules.get(path) else { return false };
+        rule.does == "environment" && key.text().is_some_and(|key| rule.role("size") == Some(key))
     }
 
     /// A class of a module of optimizers, whichever its name says: `getattr(torch.optim, name)`.
@@ -136,8 +188,17 @@ fn makes_optimizer(name: &str, args: &Args) -> bool {
     let of_options =
         matches!(args.plain.first(), Some(Val::Named(text)) if last(text).to_lowercase().contains("optim"));
     let is_maker = MAKERS.iter().any(|word| lower.trim_start_matches('_').starts_with(word));
-    let named = OPTIMIZERS.iter().any(|word| lower.contains(word));
+    let named = OPTIMIZERS.iter().any(|word| lower.contains(word)) && !args.all().any(has_ranks);
     named && (is_maker || is_class(name)) || lower == "instantiate" && of_options
+}
+
+/// Whether a value has a number of ranks in it: who is given one may multiply with it.
+pub fn has_ranks(value: &Val) -> bool {
+    match value {
+        Val::Num(number) => number.scale.known().is_none_or(|m| m.powers().any(|(f, _)| matches!(f, Factor::Size(_)))),
+        Val::Group(_) | Val::Mesh(_) => true,
+        _ => false,
+    }
 }
 
 /// Whether a name is that of a class, or of a variable for one: `FusedAdam`, `optimizer_cls`.

@@ -17,6 +17,16 @@ use crate::rules::RuleBook;
 use crate::source::{Files, Name, Place};
 use crate::types::{Factor, Scale};
 
+/// Words of files in which something else scales gradients on their way.
+const UNDOES: &[&str] = &[
+    "gradient_average=False",
+    "gradient_predivide_factor",
+    "step_pre_hook",
+    "register_hook(lambda",
+    "register_full_backward",
+    "set_custom_reduce_scatter",
+];
+
 /// What a module leaves open.
 pub struct Unsure<'a> {
     project: &'a Project,
@@ -41,8 +51,15 @@ impl<'a> Unsure<'a> {
             || matches!(mistake.wrong, Wrong::Mean | Wrong::MeanOfMeans) && comes_weighed(mistake)
             || mistake.wrong == Wrong::Mean && self.makes_up_in_rate()
             || self.writes_gradients(mistake)
+            || self.undoes_means()
             || elsewhere::may_divide(self.project, self.rules, self.files, self.module, mistake)
             || experts::may_scale(self.project, self.rules, self.files, self.module, mistake)
+    }
+
+    /// Whether the file says that a wrapper takes no means, or has hooks that may undo them.
+    fn undoes_means(&self) -> bool {
+        let text = self.files[self.project.file(self.module)].whole();
+        UNDOES.iter().any(|word| text.contains(word))
     }
 
     /// Whether a comment on the line of a mean, or the one above, says that each rank counts as many as the others.

@@ -73,6 +73,10 @@ impl Run<'_> {
 
     /// What a wrapper is asked that it has not itself: itself again, or the module that answers.
     pub fn asked_wrapper(&self, object: usize, method: &str, state: &mut State) -> Option<Val> {
+        let of_loss = state.objects.get(object)?.class.is_some_and(|class| self.is_loss(class));
+        if of_loss && SELF.contains(&method) {
+            return Some(Val::Object(object));
+        }
         let inner = self.inner_of(object, state)?;
         Some(if SELF.contains(&method) { Val::Object(object) } else { Val::Module(inner) })
     }
