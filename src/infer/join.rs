@@ -20,14 +20,12 @@ pub struct Joiner<'a> {
     alike: bool,
     /// There are too many paths: a type that differs between two of them is not known behind, where either is possible on its own path.
     forced: bool,
-    /// The two types are those of one tensor, on either path.
-    in_place: bool,
     memo: Vec<((ObjId, ObjId), ObjId)>,
 }
 
 impl<'a> Joiner<'a> {
     pub fn new(next_id: &'a mut u32, ranks: Option<AxisSet>) -> Joiner<'a> {
-        Joiner { next_id, ranks, alike: false, forced: false, in_place: false, memo: Vec::new() }
+        Joiner { next_id, ranks, alike: false, forced: false, memo: Vec::new() }
     }
 
     /// One that joins because there are too many paths.
@@ -49,9 +47,10 @@ impl<'a> Joiner<'a> {
         out.heap.complete(&b.heap);
         for id in changed {
             if let (Some(x), Some(y)) = (out.heap.get(id).cloned(), b.heap.get(id).cloned()) {
-                self.in_place = matches!(x, Cell::Tensor(_));
-                let joined = self.cells(&mut out.heap, &x, &y, MAX_VALUE_DEPTH);
-                self.in_place = false;
+                let joined = match (&x, &y) {
+                    (Cell::Tensor(x), Cell::Tensor(y)) => Cell::Tensor(self.tensors(x, y, true)),
+                    _ => self.cells(&mut out.heap, &x, &y, MAX_VALUE_DEPTH),
+                };
                 out.heap.insert(id, joined);
             }
         }
@@ -83,7 +82,7 @@ impl<'a> Joiner<'a> {
             let joined = match b.symbols.get(&path) {
                 Some(other) if *other == id => continue,
                 Some(other) => match (out.heap.tensor(id), b.heap.tensor(*other)) {
-                    (Some(x), Some(y)) => self.tensors(x, y),
+                    (Some(x), Some(y)) => self.tensors(x, y, false),
                     _ => TensorType::unknown(),
                 },
                 None => TensorType::unknown(),
@@ -195,7 +194,7 @@ impl<'a> Joiner<'a> {
     fn cells(&mut self, heap: &mut Heap, a: &Cell, b: &Cell, depth: usize) -> Cell {
         let depth = depth.saturating_sub(1);
         match (a, b) {
-            (Cell::Tensor(x), Cell::Tensor(y)) => Cell::Tensor(self.tensors(x, y)),
+            (Cell::Tensor(x), Cell::Tensor(y)) => Cell::Tensor(self.tensors(x, y, false)),
             (Cell::List(x), Cell::List(y)) => Cell::List(self.lists(heap, x, y, depth)),
             (Cell::Dict(x), Cell::Dict(y)) => Cell::Dict(self.dicts(heap, x, y, depth)),
             (Cell::Object(x), Cell::Object(y)) if x.class == y.class => {
@@ -216,7 +215,8 @@ impl<'a> Joiner<'a> {
         }
     }
 
-    fn tensors(&self, x: &TensorType, y: &TensorType) -> TensorType {
+    /// `in_place`: they are the types of one tensor, on either path.
+    fn tensors(&self, x: &TensorType, y: &TensorType, in_place: bool) -> TensorType {
         let mut out = x.join(y);
         if self.forced {
             for axis in LocalType::axes_of([&x.local, &y.local]) {
@@ -246,7 +246,7 @@ impl<'a> Joiner<'a> {
         }
         for axis in ranks.iter() {
             let (a, b) = (x.local.get(axis), y.local.get(axis));
-            if self.in_place && (a.set.is_unknown() || b.set.is_unknown()) && x.zero == y.zero {
+            if in_place && (a.set.is_unknown() || b.set.is_unknown()) && x.zero == y.zero {
                 // What nobody knows of may have been read there only: that says no more of it than on all ranks.
                 out.local.set(axis, AxisState::UNKNOWN);
             } else if x.zero != y.zero {

@@ -304,8 +304,8 @@ impl Machine<'_> {
         let Some((tensor, found)) = known.filter(|(_, state)| !state.set.is_unknown()) else {
             return self.passed(at, Pass::Unknown);
         };
-        let twin = self.w.heap.tensor(tensor).is_some_and(|t| Machine::has_twin(&axis, std::iter::once(&t.local)));
-        if !found.set.meet(wanted).is_empty() || self.is_restricted(&axis) || twin {
+        let twin = || self.w.heap.tensor(tensor).is_some_and(|t| Machine::has_twin(&axis, std::iter::once(&t.local)));
+        if !found.set.meet(wanted).is_empty() || self.is_restricted(&axis) || twin() {
             self.layer_outcomes.push(Returned { case, wrong: None, facts: self.w.facts.clone() });
             return self.passed(at, Pass::Right);
         }

@@ -464,7 +464,8 @@ impl Machine<'_> {
         // A hook may sum the gradient, and what needs none is summed by nobody.
         let is_plain = || !["_hook(", "requires_grad"].iter().any(|word| files[file].slice(func.span).contains(word));
         let of_all = Assumed { needed: needs.of_all(), holds: None };
-        for assumed in [Some(of_all), needs.under_flag()].into_iter().flatten() {
+        let under_flag = needs.under_flag(&of_all.needed);
+        for assumed in std::iter::once(of_all).chain(under_flag) {
             let whole = has_whole && assumed.holds.is_none();
             let tells_more = || whole || is_used_before(func, file, &assumed.needed) && is_plain();
             if assumed.needed.is_empty() || !tells_more() {

@@ -287,16 +287,10 @@ impl Machine<'_> {
 
     /// Whether a text calls such a function as a member of what is imported under a name: `tensor_parallel.gather_from_region(x)`.
     fn uses_member(&self, text: &str, name: &str, path: &str) -> bool {
-        let within = |rule: &str| rule.strip_prefix(path).is_some_and(|rest| rest.starts_with('.'));
-        if !self.rules.collectives().any(|rule| rule.differentiable && within(&rule.name)) {
-            return false;
-        }
-        let member = |(at, _): (usize, &str)| {
-            let rest = text[at + name.len()..].strip_prefix('.')?;
-            let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_')?;
-            Some(format!("{path}.{}", &rest[..end]))
-        };
-        text.match_indices(name).filter_map(member).any(|member| self.is_differentiable(&member))
+        self.rules.collectives().filter(|rule| rule.differentiable).any(|rule| {
+            let member = rule.name.strip_prefix(path).filter(|member| member.rfind('.') == Some(0));
+            member.is_some_and(|member| text.contains(&format!("{name}{member}")))
+        })
     }
 
     fn has_autograd(&self, module: ModuleId) -> bool {

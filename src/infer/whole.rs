@@ -233,13 +233,12 @@ impl Needs {
         all
     }
 
-    /// What all paths with one answer to a flag need, and not those with the other: without sequence parallelism the residual stream is Invariant.
-    pub fn under_flag(&self) -> Option<Assumed> {
+    /// What all paths with one answer to a flag need, beyond what all do: without sequence parallelism the residual stream is Invariant.
+    pub fn under_flag(&self, all: &Needed) -> Option<Assumed> {
         let (first, _) = self.paths.first()?;
         if self.paths.len() > MAX_NEEDING || self.paths.iter().all(|(_, needed)| needed.is_empty()) {
             return None;
         }
-        let all = self.of_all();
         let is_flag = |atom: &&Atom| matches!(atom, Atom::True(name) if !name.contains(['?', '#', ' ', '(']));
         let told = |atom: &&Atom| self.paths.iter().all(|(facts, _)| facts.get(atom).is_some());
         let flags = first.iter().map(|(atom, _)| atom).filter(is_flag).filter(told);

@@ -51,9 +51,9 @@ pub fn reduced(view: &View<'_>, out: &mut Found) {
     let file = near::bare(view.file());
     let test = view.text(view.part(guard.at, 0));
     if !same_way
-        || near::has_any(&file.to_lowercase(), ELSEWHERE)
+        || near::has_any(&file, ELSEWHERE)
         || is_always_on(test, &file)
-        || is_called_elsewhere(view, &reductions, &file.to_lowercase())
+        || is_called_elsewhere(view, &reductions, &file)
     {
         return;
     }
@@ -69,27 +69,28 @@ fn clips(view: &View<'_>, guard: &Guard<'_>) -> bool {
     near::has_any(&test, CLIPS) && !near::has_any(&test, OTHERS)
 }
 
-/// Whether a file says that a test always holds: it fills the option in, bounds it, or refuses others.
+/// Whether a file, without comments and in lowercase, says that a test always holds: it fills the option in, bounds it, or refuses others.
 fn is_always_on(test: &str, file: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
         text.split(|c: char| !c.is_alphanumeric() && c != '_').map(str::to_owned).collect()
     };
-    let options: Vec<String> =
-        words(test).into_iter().filter(|word| near::has_any(&word.to_lowercase(), CLIPS)).collect();
+    // A constant of the module is what it is.
+    let is_constant = |option: &String| option.chars().all(|c| !c.is_lowercase());
+    let options = words(test).into_iter().filter(|word| near::has_any(&word.to_lowercase(), CLIPS));
+    let (constants, options): (Vec<String>, Vec<String>) = options.partition(is_constant);
     let fills = |line: &str, option: &str| {
         let rest = line.trim_start_matches("self.").strip_prefix(option).map(str::trim_start);
         rest.and_then(|rest| rest.strip_prefix('='))
             .is_some_and(|value| value.trim().starts_with("float(") || value.trim().parse::<f64>().is_ok())
     };
-    options.iter().any(|option| {
-        option.chars().all(|c| !c.is_lowercase())
-            || file.lines().map(str::trim).any(|line| {
-                fills(line, option)
-                    || near::has_any(line, &[" or ", "max(", "gt=", "Positive", "raise", "assert"])
-                        && words(line).contains(option)
-            })
-            || near::refusals(file).any(|line| words(line).contains(option))
-    })
+    let bounds = [" or ", "max(", "gt=", "positive", "raise", "assert"];
+    let says = |option: String| {
+        let lines = file.lines().map(str::trim);
+        let bounded = |line: &str| near::has_any(line, &bounds) && words(line).contains(&option);
+        lines.into_iter().any(|line| fills(line, &option) || bounded(line))
+            || near::refusals(file).any(|line| words(line).contains(&option))
+    };
+    !constants.is_empty() || options.into_iter().map(|option| option.to_lowercase()).any(says)
 }
 
 /// Whether a function that reduces is called at other places of the file as well: for the other answer, by a caller.

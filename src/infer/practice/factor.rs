@@ -136,7 +136,8 @@ fn is_of_experts(mesh: &str) -> bool {
 }
 
 /// A wrapper that averages gradients, in code.
-const AVERAGES: &[&str] = &["fully_shard(", "distributeddataparallel(", "ddp(", "fullyshardeddataparallel(", "fsdp("];
+pub(super) const AVERAGES: &[&str] =
+    &["fully_shard(", "distributeddataparallel(", "ddp(", "fullyshardeddataparallel(", "fsdp("];
 
 /// Words for a factor that undoes the average.
 const UNDOES: &[&str] = &[

@@ -5,6 +5,7 @@
 
 use super::Found;
 use super::expr::Expr;
+use super::factor::AVERAGES;
 use super::found::Practice;
 use super::near;
 use super::only_some::callee;
@@ -19,8 +20,6 @@ use std::rc::Rc;
 /// Methods that give the same number, or one that is not below another.
 const SAME: &[&str] =
     &["item", "to", "float", "double", "long", "int", "detach", "clone", "cuda", "clamp", "clamp_min", "values"];
-/// What takes the mean of gradients over ranks.
-const WRAPS: &[&str] = &["fully_shard(", "distributeddataparallel(", "ddp(", "fullyshardeddataparallel(", "fsdp("];
 /// What scales gradients elsewhere, or makes the counts of all ranks equal.
 const OTHERWISE: &[&str] =
     &["divide_factor", "comm_hook", "ones_like(", "torch.ones(", "broadcast(", "broadcast_object"];
@@ -217,7 +216,7 @@ fn is_unread(view: &View<'_>, kept: &Kept, others: &[usize]) -> bool {
 /// Whether the function steps backward from a loss that no count weighs, in a file whose wrapper averages gradients over ranks.
 fn is_trained(view: &View<'_>) -> bool {
     let text = near::bare(view.file());
-    if !near::has_any(&text, WRAPS) || near::has_any(&text, OTHERWISE) {
+    if !near::has_any(&text, AVERAGES) || near::has_any(&text, OTHERWISE) {
         return false;
     }
     let losses = losses(view);

@@ -341,6 +341,29 @@ impl<'a> Run<'a> {
         }
     }
 
+    /// A function that hands back what it is given, or reads the number of ranks from the environment.
+    pub fn handed_back(&self, path: &Name, does: &str, args: &Args, state: &mut State) -> Option<Val> {
+        match (does, args.plain.as_slice()) {
+            ("gives-first", [first, ..]) | ("gives-back", [first]) => Some(first.clone()),
+            ("gives-back", [_, _, ..]) => Some(Val::Tuple(args.plain.clone())),
+            ("environment", [key, ..]) if self.is_number_of_all(path, key) => {
+                Some(state.num(Scale::size(&groups::all_ranks())))
+            }
+            _ => None,
+        }
+    }
+
+    /// Whether an entry of the environment is the number of all ranks.
+    pub fn is_number_of_all(&self, path: &Name, key: &Val) -> bool {
+        let Some(Entry::Intrinsic(rule)) = self.rules.get(path) else { return false };
+        rule.does == "environment" && key.text().is_some_and(|key| rule.role("size") == Some(key))
+    }
+
+    /// A class of a module of optimizers, whichever its name says: `getattr(torch.optim, name)`.
+    pub fn one_of(&self, base: &Val) -> Option<Val> {
+        matches!(base, Val::Path(path) if path == "torch.optim").then(|| Val::Path(Name::from("torch.optim.Optimizer")))
+    }
+
     /// A function outside the project.
     fn outside(&mut self, id: StmtId, path: &Name, args: &Args, state: &mut State) -> Val {
         if let Some((gives, axes)) = groups::getter(self.rules, path, &args.named) {

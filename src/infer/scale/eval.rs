@@ -716,6 +716,6 @@ fn counts_rounds(value: &Val) -> bool {
 }
 
 /// Whether a factor has numbers of ranks in it, or may.
-fn has_sizes(scale: &Scale) -> bool {
+pub fn has_sizes(scale: &Scale) -> bool {
     scale.known().is_none_or(|m| m.powers().any(|(f, _)| matches!(f, Factor::Size(_))))
 }

@@ -10,7 +10,7 @@ use super::Run;
 use super::calls::Args;
 use super::eval::replace;
 use super::groups::{Kind, WORLD, kind};
-use super::value::{Class, ClassId, Grad, Id, State, Val};
+use super::value::{Class, ClassId, Grad, Id, Module, State, Val};
 use crate::infer::practice::near;
 use crate::ir::{BinOp, Const, Rvalue, Stmt, StmtId};
 use crate::project::FuncRef;
@@ -225,14 +225,13 @@ impl State {
     }
 
     pub fn keeps_of(&self, module: usize) -> Option<Keeps> {
-        let mut at = Some(module);
-        while let Some(m) = at.and_then(|m| self.modules.get(m)) {
-            if m.keeps.is_some() {
-                return m.keeps.clone();
-            }
-            at = m.parent;
-        }
-        None
+        self.around(module).find_map(|m| m.keeps.clone())
+    }
+
+    /// A module and those that it is a part of, from the inside.
+    pub fn around(&self, module: usize) -> impl Iterator<Item = &Module> {
+        let first = self.modules.get(module);
+        std::iter::successors(first, |m| self.modules.get(m.parent?))
     }
 }
 

@@ -4,14 +4,11 @@
 
 use super::Run;
 use super::calls::Args;
-use super::groups::all_ranks;
+use super::eval::has_sizes;
 use super::known::Unknown;
-use super::value::{ModId, State, Val, last};
+use super::value::{State, Val, last};
 use crate::ir::StmtId;
 use crate::project::{FuncRef, Resolved};
-use crate::rules::Entry;
-use crate::source::Name;
-use crate::types::{Factor, Scale};
 
 /// Calls that leave gradients as they are, up to a factor that is the same for all.
 const HARMLESS: &[&str] = &[
@@ -135,47 +132,27 @@ impl Run<'_> {
         Val::Named(self.text(state, id))
     }
 
-    /// The value of a call of a function of the project that says nothing of gradients.
-    pub fn unknown_function(&mut self, id: StmtId, at: FuncRef, args: &Args, state: &mut State) -> Val {
-        let name = self.project.func(at).name.clone();
-        let text = self.files[self.project.file(at.module)].slice(self.project.func(at).span);
-        // A class of the project may do anything in its steps.
+    /// Whether a function calls a class of the project.
+    fn makes_objects(&mut self, at: FuncRef) -> bool {
         let view = self.view(at);
         let makes = |step: usize| {
             let path = view.value(step).and_then(|value| view.callee(value));
             path.is_some_and(|path| matches!(self.project.path(&path), Resolved::Class(_)))
         };
-        let own = (0..view.steps.len()).any(makes);
-        let of_library =
-            !own && text.contains("optim.") && !["hook", "divide_factor"].iter().any(|word| text.contains(word));
-        if of_library {
+        (0..view.steps.len()).any(makes)
+    }
+
+    /// The value of a call of a function of the project that says nothing of gradients.
+    pub fn unknown_function(&mut self, id: StmtId, at: FuncRef, args: &Args, state: &mut State) -> Val {
+        let name = self.project.func(at).name.clone();
+        let text = self.files[self.project.file(at.module)].slice(self.project.func(at).span);
+        let of_library = text.contains("optim.") && !["hook", "divide_factor"].iter().any(|word| text.contains(word));
+        // A class of the project may do anything in its steps.
+        if of_library && !self.makes_objects(at) {
             return self.unknown_call(id, &name, args, state);
         }
         self.unknown(&name, args, state);
         Val::Named(self.text(state, id))
-    }
-
-    /// A function that hands back what it is given, or reads the number of ranks from the environment.
-    pub fn handed_back(&self, path: &Name, does: &str, args: &Args, state: &mut State) -> Option<Val> {
-        match (does, args.plain.as_slice()) {
-            ("gives-first", [first, ..]) | ("gives-back", [first]) => Some(first.clone()),
-            ("gives-back", [_, _, ..]) => Some(Val::Tuple(args.plain.clone())),
-            ("environment", [key, ..]) if self.is_number_of_all(path, key) => {
-                Some(state.num(Scale::size(&all_ranks())))
-            }
-            _ => None,
-        }
-    }
-
-    /// Whether an entry of the environment is the number of all ranks.
-    pub fn is_number_of_all(&self, path: &Name, key: &Val) -> bool {
-        let Some(Entry::Intrinsic(rule)) = self.rules.get(path) else { return false };
-        rule.does == "environment" && key.text().is_some_and(|key| rule.role("size") == Some(key))
-    }
-
-    /// A class of a module of optimizers, whichever its name says: `getattr(torch.optim, name)`.
-    pub fn one_of(&self, base: &Val) -> Option<Val> {
-        matches!(base, Val::Path(path) if path == "torch.optim").then(|| Val::Path(Name::from("torch.optim.Optimizer")))
     }
 }
 
@@ -195,7 +172,7 @@ fn makes_optimizer(name: &str, args: &Args) -> bool {
 /// Whether a value has a number of ranks in it: who is given one may multiply with it.
 pub fn has_ranks(value: &Val) -> bool {
     match value {
-        Val::Num(number) => number.scale.known().is_none_or(|m| m.powers().any(|(f, _)| matches!(f, Factor::Size(_)))),
+        Val::Num(number) => has_sizes(&number.scale),
         Val::Group(_) | Val::Mesh(_) => true,
         _ => false,
     }
@@ -214,22 +191,10 @@ fn of_wrapped(args: &Args, state: &State) -> bool {
     let all = args.all().all(|value| match value {
         Val::Module(module) | Val::Params(Some(module)) => {
             some = true;
-            is_wrapped(*module, state)
+            state.around(*module).any(|m| m.keeps.is_some() || !m.wraps.is_empty())
         }
         Val::Params(None) | Val::Param(_) | Val::Grad(_) | Val::List(_) => false,
         _ => true,
     });
     some && all
-}
-
-fn is_wrapped(module: ModId, state: &State) -> bool {
-    let mut around = Some(module);
-    while let Some(module) = around {
-        let module = &state.modules[module];
-        if module.keeps.is_some() || !module.wraps.is_empty() {
-            return true;
-        }
-        around = module.parent;
-    }
-    false
 }
