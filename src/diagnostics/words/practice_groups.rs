@@ -75,7 +75,7 @@ pub fn membership(mistake: &Membership) -> Draft {
                 format!("parameters of experts are told apart, and nothing reduces their gradients over `{group}`");
             let mut draft = Draft::new(&codes::UNUSED_GROUP, title);
             draft.primary = "of experts".to_string();
-            draft.labels.push(spot(*stored, "kept here, and never read".to_string()));
+            draft.labels.push(spot(*stored, "given here, and never read".to_string()));
             draft.labels.push(spot(*reduced, "gradients are reduced here, over another group".to_string()));
             draft.help.push(format!("reduce the gradients of experts over `{group}`"));
             draft
@@ -702,7 +702,7 @@ fn of_replicas(mistake: &Membership) -> Draft {
             );
             let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
             draft.primary = format!("without the ranks of `{group}`");
-            draft.labels.push(spot(*kept, "kept here, and never read".to_string()));
+            draft.labels.push(spot(*kept, "given here, and never read".to_string()));
             draft.help.push(format!("all-reduce the shard over `{group}` as well"));
             draft
         }

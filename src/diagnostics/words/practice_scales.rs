@@ -29,18 +29,7 @@ pub fn scales(mistake: &Scales) -> Draft {
         Scales::PlanMisfit { .. } => misfit(mistake),
         Scales::CheckpointAxis { parameter, mapped, marked, mark } => checkpoint(parameter, *mapped, *marked, *mark),
         Scales::ReplicasAsked { axis, asked, sharded } => replicas_asked(axis, *asked, *sharded),
-        Scales::NarrowWrapper { axis, sliced, made, also } => {
-            let title = format!(
-                "gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in the wrapper's group"
-            );
-            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
-            draft.primary = "data-parallel ranks alone".to_string();
-            draft.labels.push(spot(*sliced, format!("each `{axis}` rank takes its own tokens")));
-            draft.labels.extend(made.map(|place| spot(place, format!("without `{axis}`"))));
-            draft.labels.extend(also.iter().map(|place| spot(*place, "and here".to_string())));
-            draft.help.push(format!("use the group of data-parallel and `{axis}` ranks together"));
-            draft
-        }
+        Scales::NarrowWrapper { .. } => narrow(mistake),
         Scales::GroupLeftOut { .. }
         | Scales::GroupNotGiven { .. }
         | Scales::BufferOfGroup { .. }
@@ -569,5 +558,22 @@ fn global_rank(unread: &str, given: Place) -> Draft {
     draft.primary = "rank among all ranks".to_string();
     draft.labels.push(spot(given, "is never read".to_string()));
     draft.help.push("`mesh.get_local_rank(mesh_dim)`, or `dist.get_rank(group)`".to_string());
+    draft
+}
+
+/// Gradients over data-parallel ranks alone.
+fn narrow(mistake: &Scales) -> Draft {
+    let Scales::NarrowWrapper { axis, sliced, made, also, collective } = mistake else {
+        return Draft::new(&codes::UNREDUCED_STEP, "gradients are not summed over all ranks".to_string());
+    };
+    let over = collective.as_ref().map_or("the wrapper's group".to_string(), |c| format!("the group of `{c}`"));
+    let title =
+        format!("gradients are not summed over `{axis}`: each of its ranks has other tokens and is not in {over}");
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title);
+    draft.primary = "data-parallel ranks alone".to_string();
+    draft.labels.push(spot(*sliced, format!("each `{axis}` rank takes its own tokens")));
+    draft.labels.extend(made.map(|place| spot(place, format!("without `{axis}`"))));
+    draft.labels.extend(also.iter().map(|place| spot(*place, "and here".to_string())));
+    draft.help.push(format!("use the group of data-parallel and `{axis}` ranks together"));
     draft
 }

@@ -128,16 +128,17 @@ pub const OF_FUNCTIONS: &[Check] = &[
         .where_seen(|seen| seen.plans),
     of_words(style_plan::WORDS, style_plan::norms).with(&[style_plan::WORDS]).where_seen(|seen| seen.plans),
     of_names(local_map::ROUTERS, local_map::styles)
-        .with(&[local_map::ROUTERS])
+        .with(&[local_map::ROUTERS, local_map::AS_KEYS])
         .where_seen(|seen| seen.plans || seen.renames),
     of_words(mesh_dims::WORDS, mesh_dims::counts).with(&[mesh_dims::WORDS]).or_seen(|seen| seen.renames),
     of_words(shard_dim::WORDS, shard_dim::dims).with(&[shard_dim::WORDS]),
     of_words(&[".step("], unreduced_step::steps).with(&[&[".step("], unreduced_step::SPLITS]),
     of_words(&[".step("], unreduced_step::steps_of_loaders).with(&[&[".step("], metrics::COUNTS]),
     of_names(narrow::WRAPPERS, narrow::wrappers).with(&[narrow::WRAPPERS, &["process_group", "mesh", "**"]]),
+    of_collectives(narrow::sums).with(&[&["dp", "data_parallel"], &["grad"]]),
     of_collectives(own_group::left_out),
     of_collectives(group_buffers::made_for_group),
-    of_words(&["embedding("], masked_rows::summed).with(&[&["embedding("]]),
+    of_words(&["embedding("], masked_rows::summed).with_written(&[&["embedding("], &["<"], &[">="]]),
     of_collectives(unread_group::unread),
     of_words(&["group=none", "mesh=none", "= none"], group_argument::left_out).where_seen(|seen| seen.leaves_groups),
     of_names(&["src", "dst", "broadcast"], fixed_source::roots).where_seen(|seen| seen.communicates),
@@ -166,6 +167,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["allreduce"], named_experts::kept).with(&[&["getattr("], &["expert", "ep", "moe"]]),
     of_words(&["broadcast("], expert_broadcast::parameters).with(&[&["broadcast"], &["parameters("]]),
     of_collectives(unused_group::swapped).with(&[&["expert"]]),
+    of_collectives(unused_group::given).with(&[&["expert", "moe", "edp"], &["grad"]]),
     of_collectives(copies::summed).with(&[&["grad"], copies::SPLIT]),
     of_words(&["mesh_dim_names"], left_dim::wrappers),
     of_names(&["sequenceparallel"], whole_input::embeddings),
@@ -329,10 +331,10 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["norm", "clip"],
         &["for "],
     ]),
-    of_words(&["recv", "rotat", "ring_", "send_"], stale::arrivals).where_seen(|seen| seen.passes_on),
+    of_words(stale::PASSES, stale::arrivals).where_seen(|seen| seen.passes_on),
     of_words(&["saved_tensors"], stale_block::blocks).with(&[&["def backward"], &[" % "], &["for "]]),
     of_words(unread_block::TAKES, unread_block::blocks)
-        .with(&[unread_block::TAKES])
+        .with(&[unread_block::TAKES, unread_block::KEYS, &["for ", "while "]])
         .where_seen(|seen| seen.calls_in_rounds),
     OF_COUNTS,
     of_collectives(half_ratio::added_up).with(&[&["all_reduce"], &["+="], &["/", "div"], &["sum("]]),
@@ -359,7 +361,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         "slice(0",
     ]]),
     of_words(&["manual_seed("], sample_seed::drawn).with(&[&["generator="], &["rand(", "randn(", "randint("]]),
-    of_words(&["logits["], shift_in_part::drops).with(&[&["logits["], &["-1"], &["label"]]),
+    of_words(&["logits["], shift_in_part::drops).with(&[&["logits["], &[":-1", ": -1"], &["1:]", "1 :]"], &["label"]]),
     of_words(&["roll("], shifted::rolls).with(&[&["roll("]]),
     of_collectives(counted_rounds::divided).with(&[&["all_reduce"], &["+=", "+ "]]),
     of_collectives(this_rank::sizes).with(&[
@@ -368,7 +370,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
         &["sum(", "matmul", "einsum", "mm(", "bincount", "_add_", " @ "],
     ]),
     of_words(&["avg_factor="], this_rank::factors).with(&[&["avg_factor="], &["reduce"]]),
-    of_words(&["register_buffer"], this_rank::kept).with(&[&["_("]]),
+    of_words(&["register_buffer"], this_rank::kept).with(&[this_rank::WRITTEN]),
     of_words(&["register_buffer", "requires_grad=false"], beside_summed::statistics).with(&[&[
         "all_reduce",
         "psum",
@@ -452,7 +454,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     ]),
     of_words(&["_division"], division_switch::never_asked).with(&[&["def backward"]]),
     of_names(stop_of_one::FLAGS, stop_of_one::set).with(&[&["trainer", "control"], &["zero", "rank", "main"]]),
-    of_names(nodes_left_out::NODES, nodes_left_out::called).with(&[nodes_left_out::NODES]),
+    of_names(nodes_left_out::NODES, nodes_left_out::called).with(&[nodes_left_out::NODES, nodes_left_out::DEVICES]),
     of_words(&["init_device_mesh("], seed_dims::given).with(&[&["replicate", "shard"], &["seed", "determin", "rng"]]),
     of_words(&["data_parallel_rank", "get_local_rank("], data_seed::drawn).with(&[
         &["get_rank", ".rank"],
@@ -484,10 +486,10 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&["parallel"], beside_layers::completed).with(&[&["reduce"]]).where_seen(|seen| seen.communicates),
     of_words(&["fully_shard"], unsharded_root::left).with(&[&["fully_shard("]]),
     of_words(&["async_op"], waited_later::copied).with(&[&[".wait("], &["copy_("]]),
-    of_words(&["embedding(", ".weight["], rows_left::returned).with(&[&["embedding(", ".weight["]]),
+    of_words(&["embedding(", ".weight["], rows_left::returned).with_written(rows_left::SHOWN),
     of_words(&["chunk("], shift_by_hand::joins).with(&[&["1:]", "shift"]]),
     of_words(&["roll(", "chunk("], shifted_chunks::rolls).with(&[&["1:]", "roll(", "shift"]]),
-    of_words(other_cut::RANKS, other_cut::runs),
+    of_words(other_cut::RANKS, other_cut::runs).with(&[other_cut::CUTS]),
     of_words(&["manual_seed("], own_weights::drawn).with(&[&["manual_seed("]]),
     of_words(&["rng_state("], own_weights::restored).with(&[&["torch.save("]]),
     of_words(&["randperm("], own_permutation::taken).with(&[&["randperm("]]),

@@ -357,7 +357,14 @@ pub enum Scales {
     /// A finaliser that runs only where the mark that it looks for is not set.
     GuardAgainstMark { flag: Name, mark: Name, marked: Place, guard: Place, parameters: Concerned },
     /// Wrapped over data-parallel ranks, and the batch is cut by the rank of another axis.
-    NarrowWrapper { axis: Name, sliced: Place, made: Option<Place>, also: Vec<Place> },
+    NarrowWrapper {
+        axis: Name,
+        sliced: Place,
+        made: Option<Place>,
+        also: Vec<Place>,
+        /// What sums gradients over these ranks, where it is no wrapper.
+        collective: Option<Name>,
+    },
     /// A model is sharded over a mesh without replicas, where the test for it asks whether there are any.
     ReplicasAsked { axis: Name, asked: Place, sharded: Place },
     /// The default group, where the object or the caller gives one for the same axis.

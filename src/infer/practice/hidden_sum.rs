@@ -66,6 +66,12 @@ const OTHERS: &[&str] = &[
     "accelerator",
     "module",
     "trainer",
+    "args",
+    "config",
+    "cfg",
+    "hparam",
+    "parser",
+    "options",
 ];
 
 /// How far calls are followed.

@@ -183,6 +183,23 @@ fn placement(expr: &Expr) -> Option<Placed> {
 /// Names of modules whose output decides which expert works on a token.
 pub const ROUTERS: &[&str] = &["router", "gate", "gating", "wg", "router_gate"];
 
+/// The same as keys of a plan, or what is given such a module.
+pub const AS_KEYS: &[&str] = &[
+    "router\"",
+    "router'",
+    "gate\"",
+    "gate'",
+    "gating\"",
+    "gating'",
+    "wg\"",
+    "wg'",
+    "router,",
+    "gate,",
+    "gating,",
+    "wg,",
+    "parallelize_module",
+];
+
 /// Plans that leave out gradient placements for a router.
 pub fn styles(view: &View<'_>, out: &mut Found) {
     for step in 0..view.steps.len() {

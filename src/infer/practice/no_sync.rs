@@ -12,7 +12,7 @@ use super::training::Training;
 use super::trial::{Trial, Values};
 use super::view::{Guard, View};
 use super::wrapped::{call, function, parameters_of, wrappers};
-use crate::ir::{Const, LocalId, Operand, Rvalue, Stmt, UnOp};
+use crate::ir::{ArgKind, Const, LocalId, Operand, Rvalue, Stmt, UnOp};
 use crate::source::{Name, Place};
 
 /// Words of code that sums gradients or parameters in a way of its own.
@@ -331,11 +331,13 @@ fn entered(view: &View<'_>, step: usize) -> Option<Vec<(usize, Expr)>> {
             .iter()
             .all(|at| matches!(view.value(*at), Some(Rvalue::CallMethod { name, .. }) if name == "enter_context"));
         let covers = view.steps[i].contexts.iter().all(|c| view.steps[step].contexts.contains(c));
-        let under = guards(view, i, step).is_empty() && view.steps[step].loops.starts_with(&view.steps[i].loops);
+        let under = view.steps[step].loops.starts_with(&view.steps[i].loops);
         if !only_enters || !covers || !under || view.steps[i].contexts.is_empty() {
             return None;
         }
-        out.push((i, leaves_out(view, &context.value, i, MOST_DEPTH)?));
+        let silent = leaves_out(view, &context.value, i, MOST_DEPTH)?;
+        let when = guards(view, i, step);
+        out.push((i, if when.is_empty() { silent } else { both(when.into_iter().chain([silent]).collect()) }));
     }
     Some(out)
 }
@@ -398,7 +400,11 @@ fn context_expr(view: &View<'_>, expr: &Expr, at: usize, depth: usize) -> Option
         Expr::Attr(_, name) => (!name.to_lowercase().contains("sync")).then(|| truth(false)),
         Expr::Path(path) => (!path.to_lowercase().contains("sync")).then(|| truth(false)),
         Expr::Call { callee, args, .. } => match &**callee {
-            Expr::Attr(_, name) if view.rules.wrappers().is_no_sync(name) => args.is_empty().then(|| truth(true)),
+            Expr::Attr(_, name) if view.rules.wrappers().is_no_sync(name) => match args.as_slice() {
+                // Also one of a trainer, which is given the model.
+                [] | [(ArgKind::Positional, _)] => Some(truth(true)),
+                _ => None,
+            },
             callee => context_expr(view, callee, at, depth),
         },
         Expr::Choice(test, a, b) => {
@@ -453,7 +459,11 @@ fn may_sum(view: &View<'_>, backward: usize, step: usize) -> bool {
                 let gradient = |e: &Expr| matches!(e, Expr::Attr(_, name) if name.contains("grad"));
                 view.through(o).any(&mut |e| gradient(e) || matches!(e, Expr::Element(_))) || is_of_gradients(view, o)
             });
-            return of_gradient || view.steps[i].loops.len() > view.steps[step].loops.len();
+            let shown = call.input.and_then(near::local).is_some_and(|l| {
+                let name = view.local_name(l).to_lowercase();
+                near::has_any(&name, &["loss", "metric"]) && !view.is_param(l)
+            });
+            return of_gradient || !shown && view.steps[i].loops.len() > view.steps[step].loops.len();
         }
         let Some((callee, args)) = call(view, value) else { return true };
         let name = callee.last_name().unwrap_or_default().to_lowercase();
@@ -482,7 +492,11 @@ fn may_sum(view: &View<'_>, backward: usize, step: usize) -> bool {
 
 /// Whether a value comes from something that speaks of gradients: all of them one behind the other.
 fn is_of_gradients(view: &View<'_>, value: &Operand) -> bool {
-    let speaks = |step: &usize| view.text(view.place(view.steps[*step].id)).contains("grad");
+    // Not the rounds of accumulation.
+    let speaks = |step: &usize| {
+        let text = view.text(view.place(view.steps[*step].id)).to_lowercase();
+        text.replace("grad_acc", "").replace("gradient_acc", "").contains("grad")
+    };
     near::roots(view, value).into_iter().any(|local| view.defs(local).iter().any(speaks))
 }
 
@@ -607,6 +621,8 @@ fn is_left_out(view: &View<'_>, step: usize, (one, others): (&Expr, Vec<Expr>), 
 fn way_is_silent(view: &View<'_>, step: usize, way: &[Expr], backwards: &[Backward]) -> Option<bool> {
     let loops = &view.steps[backwards.last()?.step].loops;
     let inner = loops.len() > view.steps[step].loops.len();
+    // What a loop around both gives is the same in all rounds of the inner one.
+    let loops = if inner { &loops[view.steps[step].loops.len()..] } else { &loops[..] };
     let mut trial = Trial::default();
     // Where a step in the same loop is silent without the end of the loop it is with it.
     let asked = way.iter().filter(|c| inner || !Trial::ends_early(view, c));

@@ -16,7 +16,7 @@ use crate::source::Name;
 pub const NODES: &[&str] = &["num_nodes", "n_nodes", "nnodes", "nodes", "number_of_nodes"];
 
 /// Words of names of what one node has.
-const DEVICES: &[&str] = &["device", "gpu", "per_node", "local_size", "local_world"];
+pub const DEVICES: &[&str] = &["device", "gpu", "per_node", "local_size", "local_world"];
 
 /// `rounds(devices)` in a function with `num_nodes`, which nothing reads, where `rounds(devices, num_nodes=1)` divides by both
 pub fn called(view: &View<'_>, out: &mut Found) {

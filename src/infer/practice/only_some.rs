@@ -39,11 +39,23 @@ const WHOLE: &[&str] = &[
 const SHARD: &[&str] = &["shard", "fsdp", "parallelize", "wrap", "distribute"];
 
 /// Words of tests of the rank.
-pub const FIRST: &[&str] = &["rank", "main", "master", "global_zero", "process_zero"];
+pub const FIRST: &[&str] = &["rank", "is_main", "on_main", "main_", "master", "global_zero", "process_zero"];
 
 /// The same, or what asks for them under another name: `if self.should_save`.
-pub const ASKED: &[&str] =
-    &["rank", "main", "master", "global_zero", "process_zero", "should_", "is_first", "is_chief", "leader", "writer"];
+pub const ASKED: &[&str] = &[
+    "rank",
+    "is_main",
+    "on_main",
+    "main_",
+    "master",
+    "global_zero",
+    "process_zero",
+    "should_",
+    "is_first",
+    "is_chief",
+    "leader",
+    "writer",
+];
 
 const ALONE: &[&str] = &["no_dist", "process_group", "use_collectives"];
 

@@ -22,6 +22,8 @@ const ALONG: &[&str] =
 /// How a file shows that it knows ranks that share a sequence.
 pub const RANKS: &[&str] =
     &["cp_rank", "cp_size", "cp_group", "sp_rank", "sp_group", "seq_rank", "ring_rank", "context_parallel"];
+/// What stands in a function that takes the part of a rank.
+pub const CUTS: &[&str] = &["rank", "chunk(", "cp_", "sp_"];
 /// Parts of names of groups whose ranks share a sequence.
 const SHARING: &[&str] = &["cp", "sp", "seq", "sequence", "ring", "context"];
 /// Parts of names of what has another axis, or another sequence.
@@ -59,7 +61,7 @@ const PLAIN: &[&str] = &[
 
 /// `emb.chunk(cp_size, dim=0)[cp_rank]`, and `cat([chunks[cp_rank], chunks[2 * cp_size - 1 - cp_rank]])`
 pub fn runs(view: &View<'_>, out: &mut Found) {
-    let cuts = || near::has_any(view.code(), &["rank", "chunk(", "cp_", "sp_"]);
+    let cuts = || near::has_any(view.code(), CUTS);
     if !near::has_any(view.file(), &["2 * ", "2*", " * 2"])
         || !cuts()
         || near::has_any(view.code(), &["gather", "all_to_all"])

@@ -219,8 +219,9 @@ fn parts(view: &View<'_>, expr: &Expr, step: usize, depth: usize) -> Option<Plac
     let depth = depth.checked_sub(1)?;
     match expr {
         Expr::Local(local) => {
-            // Another order of the ranks, or other parts.
-            let changed = view.readers(*local).iter().any(|at| match view.steps[*at].stmt {
+            // Another order of the ranks, or other parts; not what is done with a tensor that has the name afterwards.
+            let before = view.readers(*local).iter().filter(|at| **at < step);
+            let changed = before.into_iter().any(|at| match view.steps[*at].stmt {
                 Stmt::SetItem { index, .. } => !is_rank(view, index),
                 Stmt::Assign { value: Rvalue::CallMethod { base, .. }, .. } => *base == Operand::Local(*local),
                 _ => false,

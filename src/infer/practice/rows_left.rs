@@ -30,6 +30,10 @@ const FORMS: &[&str] = &[
     "clone",
 ];
 
+/// What stands in a forward that looks up rows behind a mask: the lookup, and the comparison with the first row of a rank.
+pub const SHOWN: &[&[&str]] = &[&["def forward("], &["embedding(", ".weight["], &["<"], FIRST];
+/// Parts of names of the first row that a rank has.
+const FIRST: &[&str] = &["start", "first", "min", "begin", "low"];
 /// What reads a tensor's form alone.
 const ASKED: &[&str] = &["shape", "size", "dim", "dtype", "device", "ndim", "numel", "type"];
 
@@ -196,7 +200,7 @@ fn is_mask(view: &View<'_>, local: LocalId) -> bool {
     let [(one, of, first), (other, again, last)] = &sides[..] else { return false };
     let starts = |e: &Expr| {
         let name = view.name_of(e).or(e.last_name()).map(str::to_lowercase);
-        name.is_some_and(|name| ["start", "first", "min", "begin", "low"].iter().any(|w| near::has_part(&name, w)))
+        name.is_some_and(|name| FIRST.iter().any(|w| near::has_part(&name, w)))
     };
     one != other
         && of == again

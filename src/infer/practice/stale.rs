@@ -18,6 +18,9 @@ const MOST_DEPTH: usize = 4;
 /// What measures how long something takes.
 const CLOCKS: &[&str] = &["perf_counter(", "elapsed_time(", "time.time(", "monotonic("];
 
+/// Words of files in which blocks are passed on. Not the end of `string_`.
+pub const PASSES: &[&str] = &["recv", "rotat", " ring_", "_ring_", "(ring_", ".ring_", "=ring_", "send_"];
+
 /// Whether a function runs its communication to warm it up, or to see how long it takes.
 pub(super) fn measures(view: &View<'_>) -> bool {
     let name = view.func.name.to_lowercase();

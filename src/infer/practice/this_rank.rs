@@ -19,6 +19,8 @@ const RANKS: &[&str] =
 const COUNTS: &[&str] = &["len", "size", "numel", "float", "int", "max", "tensor", "to", "clamp", "item", "as_tensor"];
 /// Methods that write what they are given into their tensor.
 const WRITES: &[&str] = &["lerp_", "add_", "copy_", "mul_"];
+/// The same, as they are written.
+pub const WRITTEN: &[&str] = &["lerp_(", "add_(", "copy_(", "mul_("];
 /// Functions that are not linear: of a part of a sum they make nothing.
 const ROOTS: &[&str] = &["log", "log_", "log1p", "sqrt", "rsqrt", "reciprocal"];
 /// Methods that leave every element at its place.

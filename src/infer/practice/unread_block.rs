@@ -16,6 +16,8 @@ use crate::ir::{Arg, BinOp, LocalId, LocalKind, Operand, Rvalue, Stmt};
 use crate::source::Name;
 use rustc_hash::FxHashSet;
 
+/// Parts of names of the keys that go around.
+pub const KEYS: &[&str] = &["key", "k_", "_k", "kv"];
 /// How a round takes up a block.
 pub const TAKES: &[&str] = &["gather", "recv", "rotate", "ring_"];
 /// Methods whose result has the values of their tensor, in another shape or elsewhere.
@@ -103,8 +105,7 @@ struct Arrival {
 
 /// `next_key, next_value = blocks[(rank + i) % n]; dq, dk, dv = op(grad, query, key, value)`
 pub fn blocks(view: &View<'_>, out: &mut Found) {
-    let keys = || near::has_any(view.code(), &["key", "k_", "_k", "kv"]);
-    if !keys()
+    if !near::has_any(view.code(), KEYS)
         || measures(view)
         || !view.steps.iter().any(|step| matches!(step.stmt, Stmt::For { .. } | Stmt::While { .. }))
     {

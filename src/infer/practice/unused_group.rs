@@ -2,12 +2,13 @@
 //! that tells these parameters apart and reduces gradients over another group only. Never: a group that other code may read.
 //! Next: `named_axes.rs`.
 
+use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::near;
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{Rvalue, Stmt};
+use crate::ir::{CmpOp, FuncKind, Operand, Param, Rvalue, Stmt, StmtId};
 use crate::project::FuncRef;
 use crate::source::{Name, Place};
 
@@ -162,14 +163,13 @@ pub fn swapped(view: &View<'_>, out: &mut Found) {
     for (i, call) in view.collectives() {
         let step = &view.steps[*i];
         let gradient = call.input.is_some_and(|o| super::reducers::is_gradient(&view.through(o)));
-        let (Some(group), Some(guard), true) = (call.group, step.guards.last(), gradient) else { continue };
-        let name = match view.expr(group) {
-            super::expr::Expr::Local(l) => Some(view.local_name(l).to_string()),
-            super::expr::Expr::Call { callee, .. } => callee.last_name().map(str::to_string),
-            other => other.last_name().map(str::to_string),
-        };
-        let Some(name) = name else { continue };
-        branches.push((guard.at, guard.holds, name.to_lowercase(), view.place(step.id)));
+        let (Some(group), true) = (call.group, gradient) else { continue };
+        if let Some((test, a, b)) = choice(view, group) {
+            chosen(view, step.id, &test, (&a, &b), out);
+        }
+        let Some(guard) = step.guards.last() else { continue };
+        let Some(name) = group_name(view, &view.expr(group)) else { continue };
+        branches.push((guard.at, guard.holds, name, view.place(step.id)));
     }
     if branches.len() < 2 || !view.code().contains("expert") {
         return;
@@ -180,22 +180,94 @@ pub fn swapped(view: &View<'_>, out: &mut Found) {
         let Some((mark, of_experts)) = asks_expert(view, &near::deep(view, &view.through(guard.test)), true) else {
             continue;
         };
-        // `dp_expert_group`: all ranks of both, over which what is not of experts is summed.
-        let of_both = |g: &str| g.find("expert").is_some_and(|at| ["dp", "data"].iter().any(|d| g[..at].contains(d)));
-        let named =
-            |g: &str| g.contains("expert") && !of_both(g) || near::has_part(g, "edp") || near::has_part(g, "moe");
-        let wrong = if of_experts { named(other) && !named(group) } else { named(group) && !named(other) };
-        if wrong {
+        if is_swapped(of_experts, group, other) {
             let found = Membership::Swapped { mark, group: Name::from(group.as_str()), test: view.part(*at, 0) };
             out.push((*place, Practice::Membership(found)));
         }
     }
 }
 
+/// `all_reduce(p.grad, group=dense_group if "experts" in name else expert_group)`
+fn chosen(view: &View<'_>, sum: StmtId, test: &Expr, (a, b): (&Expr, &Expr), out: &mut Found) {
+    let Some((mark, of_experts)) = asks_expert(view, test, true) else { return };
+    let (Some(group), Some(other)) = (group_name(view, a), group_name(view, b)) else { return };
+    if is_swapped(of_experts, &group, &other) {
+        let place = view.place(sum);
+        out.push((place, Practice::Membership(Membership::Swapped { mark, group: Name::from(group), test: place })));
+    }
+}
+
+/// The test by which a group is one or another: an expression, or a variable that is bound on both sides.
+fn choice(view: &View<'_>, group: &Operand) -> Option<(Expr, Expr, Expr)> {
+    if let Expr::Choice(test, a, b) = view.expr(group) {
+        return Some((*test, *a, *b));
+    }
+    let local = near::local(group).filter(|l| !view.is_param(*l))?;
+    let [first, second] = view.defs(local) else { return None };
+    match (view.steps[*first].guards.last()?, view.steps[*second].guards.last()?) {
+        (x, y) if x.at == y.at && x.holds && !y.holds => {
+            Some((view.expr(x.test), view.bound(*first, local), view.bound(*second, local)))
+        }
+        _ => None,
+    }
+}
+
+/// What a group is called, in lowercase.
+fn group_name(view: &View<'_>, group: &Expr) -> Option<String> {
+    let name = match group {
+        Expr::Local(l) => view.local_name(*l).as_str(),
+        Expr::Call { callee, .. } => callee.last_name()?,
+        other => other.last_name()?,
+    };
+    Some(name.to_lowercase())
+}
+
+/// Whether experts have the group of the others, and those theirs.
+fn is_swapped(of_experts: bool, group: &str, other: &str) -> bool {
+    // `dp_expert_group`: all ranks of both, over which what is not of experts is summed.
+    let of_both = |g: &str| g.find("expert").is_some_and(|at| ["dp", "data"].iter().any(|d| g[..at].contains(d)));
+    let named = |g: &str| g.contains("expert") && !of_both(g) || near::has_part(g, "edp") || near::has_part(g, "moe");
+    if of_experts { named(other) && !named(group) } else { named(group) && !named(other) }
+}
+
+/// A function that is given the group of experts, tells their parameters apart, and reduces gradients over another group alone.
+pub fn given(view: &View<'_>, out: &mut Found) {
+    if view.func.class.is_some() || view.func.kind != FuncKind::Function {
+        return;
+    }
+    let of_experts = |at: &View<'_>, read: bool| {
+        let mut params = at.func.params.iter();
+        params.any(|p| is_expert_group(&p.name) && at.is_read(p.local) == read)
+    };
+    let unread = |p: &&Param| is_expert_group(&p.name) && !p.has_default && !view.is_read(p.local);
+    let Some(group) = view.func.params.iter().find(unread) else { return };
+    // Another function may reduce those of experts.
+    let others = near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at);
+    if others.map(|at| near::shared(view, at)).any(|at| of_experts(&at, true) && !at.collectives().is_empty()) {
+        return;
+    }
+    let gradient = |input: &Operand| super::reducers::is_gradient(&view.through(input));
+    let sums = |op: &str| matches!(op, "all_reduce" | "reduce_scatter");
+    let reduced = view.collectives().iter().find(|(_, call)| sums(&call.rule.op) && call.input.is_some_and(gradient));
+    let Some((reduced, _)) = reduced else { return };
+    let told = view.steps.iter().find_map(|step| {
+        let Stmt::If { .. } = step.stmt else { return None };
+        let place = view.part(step.id, 0);
+        let text = view.text(place).to_lowercase();
+        EXPERTS.iter().any(|w| text.contains(w)).then_some(place)
+    });
+    let Some(told) = told else { return };
+    let stored = Place { span: group.span, ..told };
+    let found =
+        Membership::UnusedGroup { group: group.name.clone(), stored, reduced: view.place(view.steps[*reduced].id) };
+    out.push((told, Practice::Membership(found)));
+}
+
 /// The mark that a test asks a parameter for, and whether those that pass are of experts.
-pub(super) fn asks_expert(view: &View<'_>, test: &super::expr::Expr, holds: bool) -> Option<(Name, bool)> {
-    use super::expr::Expr;
+pub(super) fn asks_expert(view: &View<'_>, test: &Expr, holds: bool) -> Option<(Name, bool)> {
     match test {
+        Expr::Compare(CmpOp::In, part, _) => spoken(part.string()?, holds),
+        Expr::Compare(CmpOp::NotIn, part, _) => spoken(part.string()?, !holds),
         Expr::Unary(crate::ir::UnOp::Not, inner) => asks_expert(view, inner, !holds),
         Expr::Call { callee, args, .. } => {
             let function = callee.last_name()?;

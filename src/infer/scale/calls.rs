@@ -75,6 +75,11 @@ const MATTERS: &[&str] = &[
     ".apply(",
     "_hook(",
     "divide_factor(",
+    // Of what is counted.
+    "labels",
+    "mask",
+    "-100",
+    "numel(",
 ];
 
 impl<'a> Run<'a> {
@@ -201,6 +206,9 @@ impl<'a> Run<'a> {
                 state.uses(*m);
                 if let Some(ways) = self.forwarded(id, *m, &args, &state) {
                     return ways;
+                }
+                if let Some(output) = self.of_items(id, &args, &mut state) {
+                    return vec![(state, output)];
                 }
                 let text = self.text(&state, id);
                 vec![(state, Val::Named(text))]
@@ -345,6 +353,10 @@ impl<'a> Run<'a> {
     pub fn handed_back(&self, path: &Name, does: &str, args: &Args, state: &mut State) -> Option<Val> {
         match (does, args.plain.as_slice()) {
             ("gives-first", [first, ..]) | ("gives-back", [first]) => Some(first.clone()),
+            // A compiled model is the model.
+            ("transparent", [first @ (Val::Module(_) | Val::Object(_) | Val::Func(_) | Val::Method(..)), ..]) => {
+                Some(first.clone())
+            }
             ("gives-back", [_, _, ..]) => Some(Val::Tuple(args.plain.clone())),
             ("environment", [key, ..]) if self.is_number_of_all(path, key) => {
                 Some(state.num(Scale::size(&groups::all_ranks())))
@@ -425,7 +437,8 @@ impl<'a> Run<'a> {
             }
             "tensor" | "as_tensor" | "FloatTensor" => self.tensor(id, args, state),
             "stack" | "cat" | "hstack" | "concat" => self.joined(id, args, state),
-            "mean" | "sum" | "clamp" | "clamp_min" | "maximum" | "flatten" | "div" | "mul"
+            "mean" | "sum" | "clamp" | "clamp_min" | "maximum" | "flatten" | "div" | "mul" | "ne" | "eq"
+            | "count_nonzero"
                 if !args.plain.is_empty() =>
             {
                 let (first, rest) = (args.plain[0].clone(), args.plain[1..].to_vec());

@@ -7,7 +7,7 @@ use super::eval::TOKENS;
 use super::value::{ClassId, State, Val};
 use crate::infer::practice::found::{Practice, Scales};
 use crate::ir::{Arg, ArgKind, StmtId};
-use crate::source::{Name, Place};
+use crate::source::{Name, Place, Span};
 use crate::types::{AxisSet, Factor, Scale};
 
 /// Words of code in which parameters or gradients may be whole for a while.
@@ -21,6 +21,12 @@ const WHOLE: &[&str] = &[
     "ignored_states",
 ];
 
+/// What cuts a tensor into one part for each rank.
+const CUTS: &[&str] = &[".chunk(", ".tensor_split(", ".split(", "[:", "[..."];
+
+/// What stands beside what is counted.
+const COUNTS: &[&str] = &["!=", "==", ".ne(", ".eq(", "sum", "numel", "count", "mask", "len", ">", "token"];
+
 impl Run<'_> {
     /// Whether the whole of what is cut here has a name still, or was counted before.
     pub fn keeps_whole(&self, id: StmtId, state: &State) -> bool {
@@ -30,7 +36,37 @@ impl Run<'_> {
         let line = before.rsplit('\n').next().unwrap_or("");
         let root = file.slice(place.span).split(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
         let rebound = line.split_once(" = ").is_some_and(|(names, _)| names.split(',').any(|name| name.trim() == root));
-        !rebound || state.has_counted()
+        !(rebound || self.is_last_of_whole(place, state)) || state.has_counted()
+    }
+
+    /// Whether nothing names what is cut in a function after it is cut: `labels = batch["labels"].chunk(n, dim=1)[rank]`.
+    fn is_last_of_whole(&self, place: Place, state: &State) -> bool {
+        let text = self.files[place.file].whole();
+        let cut = self.files[place.file].slice(place.span);
+        let Some((at, args)) = CUTS.iter().find_map(|word| cut.split_once(word)) else { return false };
+        // `torch.chunk(x, n)` or `x.chunk(n)`.
+        let whole = if at == "torch" { args.split(',').next().unwrap_or_default() } else { at };
+        let Some(frame) = state.frames.last() else { return false };
+        let func = self.project.func(frame.at);
+        // Also what a caller cuts by a helper: `labels = shard(batch["labels"], group)`.
+        if func.params.iter().any(|p| p.name == whole) {
+            return self.is_last_of_call(state);
+        }
+        is_named_once(text, whole, (func.span, place.span))
+    }
+
+    /// Whether the caller names nothing that it gives to the innermost function later on, but for groups and sizes.
+    fn is_last_of_call(&self, state: &State) -> bool {
+        let [.., caller, frame] = &state.frames[..] else { return false };
+        let Some(call) = frame.call else { return false };
+        let text = self.files[call.file].slice(call.span);
+        let Some((_, args)) = text.strip_suffix(')').and_then(|text| text.split_once('(')) else { return false };
+        let (file, around) = (self.files[call.file].whole(), self.project.func(caller.at).span);
+        let is_tensor = |arg: &&str| !["group", "size", "rank", "mesh", "dim"].iter().any(|word| arg.contains(word));
+        let wholes: Vec<&str> = args.split(',').map(str::trim).filter(is_tensor).collect();
+        let plain = |whole: &str| whole.chars().all(|c| c.is_alphanumeric() || "_.[]\"'".contains(c));
+        wholes.iter().any(|whole| plain(whole))
+            && wholes.iter().all(|whole| is_named_once(file, whole, (around, call.span)))
     }
 
     /// A reduction of gradients over the very ranks among which a wrapper has split them: it adds up those of different parameters.
@@ -48,6 +84,15 @@ impl Run<'_> {
         let mistake = Scales::PartSummed { axes: split, part: keeps.place, sum: None };
         self.noted.push((place, Practice::Scales(mistake)));
     }
+}
+
+/// Whether nothing in a function names what is cut there after it is cut, and nothing may count it before.
+fn is_named_once(text: &str, whole: &str, (function, cut): (Span, Span)) -> bool {
+    let part = |start: u32, end: u32| text.get(start as usize..end as usize).unwrap_or(whole);
+    let counts = |line: &str| COUNTS.iter().any(|word| line.contains(word));
+    !whole.is_empty()
+        && !part(cut.end, function.end).contains(whole)
+        && !part(function.start, cut.start).lines().any(|line| line.contains(whole) && counts(line))
 }
 
 /// Whether a call is given tensors and, for each, the dim of the sequence along which it cuts them in place:

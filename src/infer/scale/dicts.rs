@@ -19,6 +19,11 @@ fn key(name: &Name) -> Val {
     Val::Const(Const::Str(name.clone()))
 }
 
+/// The entry of a name.
+pub fn entry(entries: &Entries, name: &str) -> Option<Val> {
+    entries.iter().find(|(n, _)| n == name).map(|(_, value)| value.clone())
+}
+
 /// A loop over a dict.
 pub fn keys(entries: &Entries) -> Elements {
     match entries.len() <= MOST {

@@ -60,6 +60,24 @@ pub fn is_batch_name(name: &str) -> bool {
         || lower.ends_with("_ids")
 }
 
+/// Whether a name is of what has one number for each token.
+pub fn is_of_tokens(name: &str) -> bool {
+    is_batch_name(name) && (name.ends_with("labels") || name.ends_with("ids"))
+}
+
+/// Whether an index is of slices alone: `[:, 1:]`.
+fn is_view(index: &Val) -> bool {
+    let slice = |i: &Val| match i {
+        Val::Named(text) => text.contains(':') && !text.contains(['[', '(']),
+        Val::Const(Const::Ellipsis) => true,
+        _ => false,
+    };
+    match index {
+        Val::Tuple(items) => !items.is_empty() && items.iter().all(slice),
+        index => slice(index),
+    }
+}
+
 /// A text without the spaces in it that part no words, or its beginning.
 fn closed_up(text: &str) -> String {
     let is_word = |c: char| c.is_alphanumeric() || c == '_';
@@ -263,7 +281,19 @@ impl<'a> Run<'a> {
         if let Some(part) = state.slice(base, index) {
             return part;
         }
-        let is_rank = matches!(index, Val::Named(i) if i.contains("rank"));
+        // The first of what a model returns with labels is their loss.
+        if let Val::Named(text) = base
+            && (index.text().is_some_and(|key| key == "loss")
+                || matches!(index, Val::Zero(_)) && text.contains("labels="))
+            && self.is_of_labels(id, text, state)
+        {
+            return self.loss(id, Some(true), None, state);
+        }
+        let says_rank = |i: &Val| matches!(i, Val::Named(i) if i.contains("rank"));
+        let is_rank = match index {
+            Val::Tuple(items) => items.iter().any(says_rank),
+            index => says_rank(index),
+        };
         state.cut_after |= is_rank && !state.counted.is_empty();
         state.unsettled |= is_rank && self.keeps_whole(id, state);
         let at = match index {
@@ -288,7 +318,7 @@ impl<'a> Run<'a> {
                 let is_optimizer = |v: &Val| matches!(v, Val::Path(path) if path.starts_with("torch.optim."));
                 let any =
                     || items.first().filter(|_| index.text().is_none() && items.iter().all(|(_, v)| is_optimizer(v)));
-                found.or_else(any).map_or_else(|| Val::Named(self.text(state, id)), |(_, v)| v.clone())
+                found.or_else(any).map_or_else(|| Val::Named(self.entry(state, id)), |(_, v)| v.clone())
             }
             // A part of a multiple of gradients that lie one behind the other: it is as many times what it is put back to.
             (Val::Grad(g), _) if g.by != Scale::one() => base.clone(),
@@ -298,13 +328,28 @@ impl<'a> Run<'a> {
             (Val::Optimizer, _) => Val::Params(None),
             (Val::Path(path), _) if self.is_number_of_all(path, index) => state.num(Scale::size(&groups::all_ranks())),
             (Val::Module(m), _) => self.child(*m, "[]", state),
+            // A part of every row has one entry for each token as well.
+            (Val::Named(text), _) if is_view(index) && (is_batch_name(text) || is_mask_name(text)) => base.clone(),
             (Val::Named(text), Some(0)) if last(text) == "shape" => self.shape(text, state),
             (Val::Named(text), _) => match index.text() {
                 // The name of an entry tells more than that of its batch.
                 Some(key) if text.len() < 60 => Val::named(&format!("{text}.{key}")),
                 _ => Val::Named(self.text(state, id)),
             },
+            _ if index.text().is_some() => Val::Named(self.entry(state, id)),
             _ => Val::Named(self.text(state, id)),
+        }
+    }
+
+    /// The name of an entry of something that is not known, as of a batch: `batch.loss_mask` for `batch["loss_mask"]`.
+    fn entry(&self, state: &State, id: StmtId) -> Name {
+        let text = self.text(state, id);
+        let parts = text.strip_suffix("\"]").or_else(|| text.strip_suffix("']")).and_then(|t| t.split_once('['));
+        match parts {
+            Some((base, key)) if text.len() < 60 && !base.contains(['(', '{']) => {
+                Name::from(format!("{base}.{}", key.trim_start_matches(['"', '\''])))
+            }
+            _ => text,
         }
     }
 

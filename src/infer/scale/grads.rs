@@ -214,7 +214,7 @@ impl<'a> Run<'a> {
         state.uses(module);
         let base = state.modules[module].name.clone();
         let full = if name == "[]" { format!("{base}[]") } else { format!("{base}.{name}") };
-        if full.len() > 60 {
+        if full.len() > 100 {
             return Val::Module(module);
         }
         Val::Module(state.part(module, &full))

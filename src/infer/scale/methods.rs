@@ -84,8 +84,12 @@ impl<'a> Run<'a> {
                 Val::named(&format!("{}.{dict}", of.split('@').next().unwrap_or(of)))
             }
             (Val::Module(m), _) => self.child(*m, name, state),
+            (Val::Named(text), "loss") if self.is_of_labels(id, text, state) => self.loss(id, Some(true), None, state),
             (Val::Named(text), _) => {
                 self.by_name(id, name, state).unwrap_or_else(|| Val::named(&format!("{text}.{name}")))
+            }
+            (Val::Dict(entries), _) => {
+                super::dicts::entry(entries, name).unwrap_or_else(|| Val::Named(self.text(state, id)))
             }
             (Val::Class(_) | Val::Func(_), _) => Val::Named(self.text(state, id)),
             _ => Val::Named(self.text(state, id)),
@@ -677,13 +681,13 @@ impl<'a> Run<'a> {
             }
             "sum" if is_mask_name(text) && args.get(0, "dim").is_some() => Some(Val::Mask),
             "sum" if is_mask_name(text) && args.plain.is_empty() => Some(self.counted(id, state)),
-            "numel" if is_mask_name(text) => Some(state.num(tokens())),
+            "numel" if is_mask_name(text) || super::eval::is_of_tokens(text) => Some(state.num(tokens())),
             "size"
                 if matches!(args.plain.first(), Some(Val::Zero(_))) && (is_batch_name(text) || is_mask_name(text)) =>
             {
                 Some(state.num(tokens()))
             }
-            "ne" | "eq" if is_batch_name(text) => Some(Val::Mask),
+            "ne" | "eq" if is_batch_name(text) || is_mask_name(text) => Some(Val::Mask),
             "sum" | "mean" => {
                 // A loss of all rows on every rank and one of the own rows have other factors, and an operation that is not followed does not
                 // tell which it is.

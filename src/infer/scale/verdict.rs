@@ -187,9 +187,11 @@ fn beside_value(class: &Class, term: &Term) -> Option<Monomial> {
 
 /// Where a loss is divided by the tokens of all rounds of this rank, which no other rank's are added to.
 fn own_tokens(state: &State, class: &Class, term: &Term) -> Option<Place> {
-    // Where a flag decides, the other way may count the tokens of all ranks.
+    // Where a flag decides, the other way may count the tokens of all ranks; what one rank logs now and then counts none.
+    let decides = |name: &Name| !super::conditional::asks_rank(name) && !name.starts_with(super::value::EVERY);
+    let logs = || state.facts.keys().any(|name| super::conditional::asks_rank(name));
     if !state.counted.is_empty()
-        || !state.facts.is_empty()
+        || state.facts.keys().any(|name| decides(name) || !logs())
         || data(&class.total().1).is_empty()
         || class.total().0.known().is_none()
     {
@@ -356,7 +358,13 @@ fn adds_losses(name: &str) -> bool {
 /// Whether rounds of a loop are those of gradient accumulation, by name.
 pub fn accumulates(name: &str) -> bool {
     let lower = name.to_lowercase();
-    ["accum", "micro", "gas", "mbs"].iter().any(|w| lower.contains(w))
+    let short = || {
+        let parts: Vec<&str> = lower.rsplit('.').next().unwrap_or(&lower).split('_').collect();
+        parts.len() > 1
+            && parts.contains(&"acc")
+            && parts.iter().any(|p| p.starts_with("grad") || p.starts_with("step"))
+    };
+    ["accum", "micro", "gas", "mbs"].iter().any(|w| lower.contains(w)) || short()
 }
 
 /// Whether a number is that of all ranks over the sizes of several axes, or one over it: where these are all axes there are, it is one.
