@@ -204,8 +204,9 @@ impl Machine<'_> {
             return Eval::One(self.new_tensor(crate::types::TensorType::unknown()));
         }
         if let Some(ObjectClass::External(path)) = class {
-            self.whole_layer(id, &path, args);
-            return self.call_external_object(id, object, &path, args);
+            let whole = matches!(object, Value::Object(at) if self.whole_layer(id, *at, &path, args));
+            let eval = self.call_external_object(id, object, &path, args);
+            return if whole { self.note_whole(eval) } else { eval };
         }
         for name in ["__call__", "forward"] {
             if let Some(callee @ Value::Bound(_)) = self.object_attr(object, &Name::from(name)) {
@@ -251,6 +252,7 @@ impl Machine<'_> {
             && !self.begins(closure.func)
             && !self.asks_ranks(closure.func)
             && !self.applies_held(closure.func, args)
+            && !self.is_planned(args)
         {
             let options = super::external::options_of(&self.project.func(closure.func).name, args);
             return Eval::One(options.unwrap_or(Value::Unknown));
@@ -580,6 +582,7 @@ impl Machine<'_> {
         let holds_group = |v: &Value| matches!(v, Value::Group(_) | Value::Mesh(_) | Value::Rank(_) | Value::Size(_));
         let matters = order.iter().any(|c| self.settings.relevance.has_class(*c))
             || args.args.iter().any(|a| holds_group(&a.value))
+            || self.modelling
             || sets_below(self.func().body());
         let given = args.with_first(object.clone());
         let done = match matters {

@@ -525,7 +525,7 @@ impl Machine<'_> {
                 }
                 Value::Slice(Arc::new(parts))
             }
-            BuildKind::Str => Value::Unknown,
+            BuildKind::Str => self.path_text(items),
             BuildKind::Dict => self.build_dict(items),
             BuildKind::Tuple | BuildKind::List | BuildKind::Set => {
                 let mut cell = ListCell::default();

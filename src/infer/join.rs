@@ -133,6 +133,7 @@ impl<'a> Joiner<'a> {
                 Some(ranks) => Value::RankCond(ranks.clone()),
                 None => Value::Unknown,
             },
+            (Value::Path(x), Value::Path(y)) if same_export(x, y) => a.clone(),
             // One process alone is a group of one: `get_world_size(group) if is_initialized() else 1` is the size either way. Where a
             // flag tells the paths apart, what else depends on the flag would meet a size of another path.
             (Value::Size(axes), Value::Const(Const::Int(1))) | (Value::Const(Const::Int(1)), Value::Size(axes))
@@ -305,6 +306,18 @@ impl<'a> Joiner<'a> {
         }
         out
     }
+}
+
+/// Modules between a package and what it exports.
+const INNER: &[&str] = &["placement_types", "api", "experimental"];
+
+/// Whether two paths are those of one thing in an older and a newer version, which an `except ImportError` chooses between:
+/// `torch.distributed._tensor.Shard`, `torch.distributed.tensor.Shard`.
+fn same_export(a: &str, b: &str) -> bool {
+    let parts = |path: &'_ str| -> Vec<String> {
+        path.split('.').map(|p| p.trim_start_matches('_').to_owned()).filter(|p| !INNER.contains(&p.as_str())).collect()
+    };
+    a.starts_with("torch.") && parts(a) == parts(b)
 }
 
 /// Whether the checker behaves alike in both worlds, flags apart, and asked the same of what it does not know. A variable bound on one side

@@ -84,6 +84,13 @@ pub struct Machine<'a> {
     pub plans: Vec<super::dtensor::planned::Applied>,
     pub planning: Option<super::dtensor::planned::Applied>,
     pub prepared: Vec<ObjId>,
+    /// Objects that stand for modules of which only the class is known, and whether one is under construction.
+    pub stand_ins: Vec<super::dtensor::model_of_plan::StandIn>,
+    pub modelling: bool,
+    /// Whether modules may get styles, or be replaced, beside the plans that are followed.
+    pub open_plans: bool,
+    /// Results of layers that a plan leaves whole, and what is computed of them elementwise.
+    pub whole_last: rustc_hash::FxHashSet<ObjId>,
     /// The mesh that a compiler takes where none is given.
     pub compiled: Value,
     /// Whether types of variables are recorded.
@@ -151,6 +158,10 @@ impl<'a> Machine<'a> {
             plans: Vec::new(),
             planning: None,
             prepared: Vec::new(),
+            stand_ins: Vec::new(),
+            modelling: false,
+            open_plans: false,
+            whole_last: rustc_hash::FxHashSet::default(),
             compiled: Value::Unknown,
             records: true,
             loop_depth: 0,

@@ -92,6 +92,7 @@ pub mod sharding;
 mod share;
 mod shared;
 mod specs;
+mod split_dim;
 mod statics;
 mod steps_of;
 mod straight_through;

@@ -1,5 +1,5 @@
-//! Softmax and its losses over a dim of which each rank has a part, in ordinary code; and which reshapes keep the last dim. In: an
-//! operation, its rule, the texts of its arguments. Out: a finding; a split dim that stays. Never: a split dim that is not known to be
+//! Softmax and its losses over a dim of which each rank has a part, in ordinary code. In: an operation,
+//! its rule, the texts of its arguments. Out: a finding. Never: a split dim that is not known to be
 //! the one that is normalised; code that puts parts of a softmax together by itself. Next: `ops.rs`.
 
 use super::expr::{CallArg, CallArgs};
@@ -9,11 +9,10 @@ use super::ops::OpCall;
 use super::practice::expr::Expr;
 use super::practice::near::words;
 use super::practice::view::View;
-use super::value::Value;
 use crate::ir::{Const, Rvalue, Stmt, StmtId};
+use crate::rules::Role;
 use crate::rules::shapes::ShapeRule;
 use crate::rules::shards::Whole;
-use crate::rules::{OpRule, Role};
 use crate::types::{AxisType, normalize_dim};
 
 /// What code that combines softmaxes of parts, one after the other or by a reduction, computes beside them.
@@ -79,29 +78,8 @@ impl Machine<'_> {
             && made.is_some_and(|made| !view.readers(made).is_empty() && view.readers(made).iter().all(read))
     }
 
-    /// Whether a reshape or a slice leaves the last dim of its first argument as it is: `x.view(-1, x.size(-1))`, `x.flatten(0, 1)`,
-    /// `x[..., :-1, :]`.
-    pub(super) fn keeps_last_dim(&self, id: StmtId, rule: &OpRule, args: &CallArgs) -> bool {
-        match rule.shape {
-            ShapeRule::View => self.ends_with_own_size(id, args),
-            ShapeRule::Flatten => {
-                let end = args.args.last().map(|a| &a.value);
-                args.args.len() > 2 && matches!(end, Some(Value::Const(Const::Int(1 | -2))))
-            }
-            ShapeRule::Getitem => match args.args.get(1).map(|a| &a.value) {
-                Some(Value::Tuple(items)) => {
-                    items.len() > 1
-                        && items.last().is_some_and(is_full)
-                        && items.iter().all(|i| matches!(i, Value::Slice(_) | Value::Const(Const::Ellipsis)))
-                }
-                _ => false,
-            },
-            _ => false,
-        }
-    }
-
     /// The last of several sizes is, in the words of the source, the last size of what is reshaped.
-    fn ends_with_own_size(&self, id: StmtId, args: &CallArgs) -> bool {
+    pub(super) fn ends_with_own_size(&self, id: StmtId, args: &CallArgs) -> bool {
         let (Some(base), Some(last)) = (args.args.first(), args.args.last()) else { return false };
         if args.args.len() < 3 {
             return false;
@@ -156,7 +134,7 @@ impl Machine<'_> {
     }
 
     /// How the source writes an argument.
-    fn words(&self, id: StmtId, arg: &CallArg) -> &str {
+    pub(super) fn words(&self, id: StmtId, arg: &CallArg) -> &str {
         let place = self.part(id, arg.part);
         self.files[place.file].slice(place.span)
     }
@@ -178,9 +156,4 @@ fn is_over(over: &Whole, call: &OpCall<'_>, args: &CallArgs, dim: i64, rank: Opt
         // The classes of a loss are dim 1, which is the last one of what nothing gave further dims.
         None => given == dim || matches!(over, Whole::At(1)) && dim == -1,
     }
-}
-
-/// `:`
-fn is_full(index: &Value) -> bool {
-    matches!(index, Value::Slice(parts) if parts.iter().all(Value::is_none))
 }

@@ -644,7 +644,9 @@ impl Machine<'_> {
         let own = |d: i8| norm(Some(i64::from(d)));
         match call.rule.shape {
             shapes::ShapeRule::Transpose => {
-                let (Some(a), Some(b)) = (norm(int("dim0")), norm(int("dim1"))) else { return local.forget_shards() };
+                let (Some(a), Some(b)) = (norm(int("dim0")), norm(int("dim1"))) else {
+                    return self.move_split(id, call, args, local);
+                };
                 local.map_shards(|d| {
                     let d = own(d)?;
                     Some(if d == a {
@@ -675,17 +677,9 @@ impl Machine<'_> {
                     Some(if d >= at { d + 1 } else { d })
                 });
             }
-            _ if is_split_last(local) && self.keeps_last_dim(id, call.rule, args) => {
-                local.map_shards(|d| (d == -1).then_some(d));
-            }
-            _ => local.forget_shards(),
+            _ => self.move_split(id, call, args, local),
         }
     }
-}
-
-/// Whether the last dim is one that is split.
-fn is_split_last(local: &LocalType) -> bool {
-    local.listed().any(|(_, s)| s.shard == Some(-1))
 }
 
 /// The size left by a slice with constant bounds.

@@ -36,6 +36,8 @@ const TELLING: &[&str] = &[
     "dtensor-parallelize",
     "dtensor-style-input",
     "dtensor-style-output",
+    "dtensor-style-both",
+    "dtensor-style-weight",
     "sharding-mark",
     "sharding-mark-gradients",
     "declared-layout",
@@ -138,7 +140,8 @@ impl Relevant {
 
     fn joined(parts: &[Arc<Vec<Scanned>>]) -> Relevant {
         let callers = Callers::new(parts);
-        let mut out = Relevant { classes: planned(parts), ..Relevant::default() };
+        let (classes, makers) = planned(parts, &callers);
+        let mut out = Relevant { classes, ..Relevant::default() };
         let mut work = VecDeque::new();
         let all = || parts.iter().flat_map(|part| part.iter());
         let sizes: FxHashSet<FuncRef> = all().filter(|found| found.gives_size).map(|found| found.at).collect();
@@ -168,6 +171,9 @@ impl Relevant {
                     work.push_back(*next);
                 }
             }
+        }
+        for maker in makers {
+            out.funcs.entry(maker).or_insert(1);
         }
         out
     }
@@ -221,24 +227,38 @@ impl Callers {
     }
 }
 
-/// Classes of the modules that functions make which apply plans to modules, and of the modules that those have.
-fn planned(scanned: &[Arc<Vec<Scanned>>]) -> FxHashSet<ClassRef> {
-    let mut out = FxHashSet::default();
+/// Calls, as names show them, between a function that makes a model and one that applies a plan to it.
+const MAX_TO_PLAN: usize = 2;
+
+/// Classes of the modules that are made by functions which apply plans to modules, or call such functions, and of the modules that those
+/// have; and the free functions that make the modules for them, by their names.
+fn planned(scanned: &[Arc<Vec<Scanned>>], callers: &Callers) -> (FxHashSet<ClassRef>, Vec<FuncRef>) {
+    let (mut out, mut makers) = (FxHashSet::default(), Vec::new());
+    let of = |at: &FuncRef| &scanned[at.module.index()][at.func.index()];
     let all = || scanned.iter().flat_map(|part| part.iter());
     let mut work: Vec<&Scanned> = all().filter(|s| s.plans).collect();
-    if work.is_empty() {
-        return out;
+    let mut seen: FxHashSet<FuncRef> = work.iter().map(|s| s.at).collect();
+    let mut last = 0;
+    for _ in 0..MAX_TO_PLAN {
+        let nearer = last..work.len();
+        last = work.len();
+        let above: Vec<FuncRef> = work[nearer].iter().flat_map(|s| callers.of(s.at)).copied().collect();
+        work.extend(above.iter().filter(|at| seen.insert(**at)).map(of));
     }
-    let by_func: FxHashMap<FuncRef, &Scanned> = all().map(|s| (s.at, s)).collect();
+    for at in work.iter().flat_map(|s| s.callees.iter()) {
+        if of(at).gives_model && seen.insert(*at) {
+            makers.push(*at);
+        }
+    }
+    work.extend(makers.iter().map(of));
     while let Some(found) = work.pop() {
-        for callee in &found.callees {
-            let Some(callee) = by_func.get(callee).filter(|callee| callee.makes) else { continue };
+        for callee in found.callees.iter().map(of).filter(|callee| callee.makes) {
             if callee.class.is_some_and(|class| out.insert(class)) {
                 work.push(callee);
             }
         }
     }
-    out
+    (out, makers)
 }
 
 /// Divisions of a dim by the size of an axis, as comments write them.
@@ -266,6 +286,8 @@ struct Scanned {
     gives_rank: bool,
     /// Whether it applies plans to modules.
     plans: bool,
+    /// Whether it is a free function that gives a model, by its name: `build_model`.
+    gives_model: bool,
     /// Functions that it may call.
     callees: Box<[FuncRef]>,
 }
@@ -379,6 +401,7 @@ fn scanned(
             gives_rank: is_getter && (asks(gist, RANK) || asks(gist, "get_local_rank")),
             makes: f.name == "__init__",
             plans: gist.plans,
+            gives_model: f.class.is_none() && f.kind == FuncKind::Function && f.name.contains("model"),
             callees: callees.into(),
         }
     };

@@ -55,7 +55,7 @@ def apply_tp(model, tp_mesh):
             "ffn_norm": SequenceParallel(),
             "feed_forward": PrepareModuleInput(input_layouts=(Shard(1),), desired_input_layouts=(Replicate(),)),
             "feed_forward.w1": ColwiseParallel(),
-            "feed_forward.w2": RowwiseParallel(),
-            "feed_forward.w3": RowwiseParallel(),
+            "feed_forward.w2": RowwiseParallel(output_layouts=Shard(1)),
+            "feed_forward.w3": RowwiseParallel(output_layouts=Shard(1)),
         }
         parallelize_module(block, tp_mesh, plan)

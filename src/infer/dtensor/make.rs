@@ -7,7 +7,7 @@ use super::placements::question;
 use crate::infer::finding::{FindingKind, OperandAt};
 use crate::infer::machine::Machine;
 use crate::infer::value::{ObjId, Value};
-use crate::plan::{Placement, Written};
+use crate::plan::{Placement, ReduceOp, Written};
 use crate::source::Place;
 use crate::types::{
     AxisState, AxisType, Dist, LocalType, Mesh, OnMesh, Origin, Reason as Why, Shape, Stated, TensorType, Tri,
@@ -203,7 +203,7 @@ impl Machine<'_> {
                     _ => continue,
                 };
             }
-            if placement.is_partial() {
+            if placement.is_partial() && placement != Placement::Partial(ReduceOp::Sum) {
                 continue;
             }
             let origin = Origin::new(self.place(call.id), Why::Collective(call.name()), state.set.known());

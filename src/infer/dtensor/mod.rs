@@ -6,6 +6,7 @@
 pub mod found;
 mod make;
 mod mesh;
+pub mod model_of_plan;
 mod modules;
 mod op;
 mod placements;
@@ -13,6 +14,7 @@ pub mod planned;
 mod region;
 mod unknown_mesh;
 mod view;
+mod whole_layers;
 
 use super::expr::CallArgs;
 use super::machine::Machine;

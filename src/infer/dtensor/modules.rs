@@ -4,13 +4,11 @@
 use super::Call;
 use super::found::{Distributed, MeshMistake, PlanMistake};
 use super::planned::Applied;
-use crate::infer::expr::CallArgs;
 use crate::infer::finding::FindingKind;
 use crate::infer::heap::{Cell, ObjectCell, ObjectClass};
-use crate::infer::machine::{Eval, Machine};
+use crate::infer::machine::Machine;
 use crate::infer::value::{ObjId, Value};
 use crate::ir::ParamKind;
-use crate::project::Resolved;
 use crate::rules::Entry;
 use crate::source::Name;
 use crate::types::{Axis, Mesh};
@@ -56,7 +54,8 @@ impl Machine<'_> {
         {
             let kind = MeshMistake::Dims { api: call.name(), dims: Mesh::ndim(mesh), least: 1, most: 1 };
             self.mesh_mistake(call.id, kind);
-        } else if let Some((module, sure)) = self.module_given(call) {
+        } else if let Some((module, sure)) = self.module_given(call, &entries) {
+            self.note_open_plans(call, true);
             let axis = match call.value("device_mesh") {
                 Some(Value::Mesh(mesh)) if mesh.ndim() == 1 => mesh.axes.first().map(|(axis, _)| axis.clone()),
                 Some(Value::Sym(path)) => self.axis_of_unknown(path),
@@ -79,6 +78,8 @@ impl Machine<'_> {
             if fine && !self.quiet && !self.plans.contains(&plan) {
                 self.plans.push(plan);
             }
+        } else {
+            self.note_open_plans(call, false);
         }
         let module = call.value("module").cloned().unwrap_or(Value::Unknown);
         self.forget(call.args);
@@ -88,51 +89,23 @@ impl Machine<'_> {
         }
     }
 
-    /// The module that a plan is for: an object, or one of the class that the annotation of a parameter names. Of the second kind
-    /// there may be others, of classes derived from that.
-    fn module_given(&mut self, call: &Call<'_>) -> Option<(ObjId, bool)> {
-        let path = match call.value("module")? {
-            Value::Object(module) => return Some((*module, true)),
-            Value::Sym(path) => path.clone(),
-            _ => return None,
-        };
-        let at = self.stack.last()?.func;
-        let param = self.project.func(at).params.iter().find(|p| p.name == path)?;
-        let hint = param.hint.as_deref()?.trim_matches(['"', '\'']);
-        let Resolved::Class(class) = self.project.member(at.module, hint)? else { return None };
-        let quiet = std::mem::replace(&mut self.quiet, true);
-        let made = self.construct(call.id, class, &CallArgs { args: Vec::new(), open: true });
-        self.quiet = quiet;
-        match made {
-            Eval::One(Value::Object(module)) => Some((module, false)),
-            Eval::One(_) => None,
-            // One of the worlds is as good as another.
-            Eval::Many(outcomes) => {
-                let (world, value) = outcomes.into_iter().next()?;
-                self.w = world;
-                match value {
-                    Value::Object(module) => Some((module, false)),
-                    _ => None,
-                }
-            }
-        }
-    }
-
     /// The modules that a key of a plan names.
-    fn modules_at(&self, module: ObjId, key: &str) -> Vec<ObjId> {
+    pub(super) fn modules_at(&self, module: ObjId, key: &str) -> Vec<ObjId> {
         let mut found = vec![Value::Object(module)];
         for step in key.split('.').filter(|s| !s.is_empty()) {
             let mut next = Vec::new();
             for value in found {
+                let open = matches!(&value, Value::List(_)).then(|| self.literal_items(&value)).filter(Option::is_none);
                 let (items, attr) = match &value {
                     Value::Object(at) => {
                         (self.modules_of(*at), self.w.heap.object(*at).and_then(|o| o.get(step)).cloned())
                     }
-                    Value::List(_) => (self.literal_items(&value), None),
+                    Value::List(_) => (Some(self.elements(&value)), None),
                     _ => (None, None),
                 };
                 match (step.parse::<usize>(), items) {
-                    (Ok(at), Some(items)) => next.extend(items.get(at).cloned()),
+                    // The last one stands for all that are not told apart.
+                    (Ok(at), Some(items)) => next.extend(items.get(at).or_else(|| open.and(items.last())).cloned()),
                     (Err(_), Some(items)) if step == "*" => next.extend(items),
                     _ => next.extend(attr),
                 }
@@ -173,7 +146,7 @@ impl Machine<'_> {
     }
 
     /// The rule of a style, by the object that stands for it.
-    fn style_of(&self, value: &Value) -> Option<Arc<crate::rules::IntrinsicRule>> {
+    pub(super) fn style_of(&self, value: &Value) -> Option<Arc<crate::rules::IntrinsicRule>> {
         let Value::Object(id) = value else { return None };
         let ObjectClass::External(name) = &self.w.heap.object(*id)?.class else { return None };
         match self.rules.get(name)? {

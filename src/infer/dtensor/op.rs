@@ -100,6 +100,10 @@ impl Machine<'_> {
     /// Marks a result as a tensor of one process where nothing distributed went into it.
     pub(in crate::infer) fn mark_plain(&mut self, call: &OpCall<'_>, args: &CallArgs, value: &Value) {
         let Value::Tensor(result) = value else { return };
+        if self.planning.is_some() {
+            let arguments: Vec<_> = self.tensor_arguments(call, args).iter().map(|a| a.id).collect();
+            self.keep_whole(call.rule.shape, &arguments, *result);
+        }
         if args.open || call.rule.in_place || args.args.iter().any(|a| a.value == *value) {
             return;
         }

@@ -22,7 +22,7 @@ use crate::types::{
 use std::sync::Arc;
 
 /// Among the attributes of a module, where no attribute of Python can have the name: its style, and the axis.
-const STYLE: &str = "(style)";
+pub(super) const STYLE: &str = "(style)";
 const AXIS: &str = "(axis of style)";
 
 /// A plan that was applied.
@@ -170,7 +170,8 @@ impl Machine<'_> {
         for (i, (at, layout)) in positional.iter().zip(&layouts).enumerate() {
             let Some(layout) = layout else { continue };
             let Some(arg) = args.args.get(*at).cloned() else { continue };
-            if let Some(state) = self.contradicts(&arg.value, *layout, &style.axis) {
+            let whole = self.is_split_of_whole(&arg.value, *layout).then(|| AxisState::new(AxisType::R));
+            if let Some(state) = self.contradicts(&arg.value, *layout, &style.axis).or(whole) {
                 // A module of a sequence gets what the one before gives: that is written nowhere.
                 let value = if arg.part == 0 { self.place(id) } else { self.part(id, arg.part) };
                 let left = state.origin.as_ref().map(|o| o.root().place);
@@ -232,19 +233,24 @@ impl Machine<'_> {
             return;
         }
         let axis = plan.axis.clone();
-        let (mut split, mut whole) = (None, None);
+        let (mut split, mut whole, mut part, mut wide) = (None, None, None, None);
         for argument in self.tensor_arguments(call, args) {
             let Some(t) = self.w.heap.tensor(argument.id).filter(|t| t.dist.on().is_none()) else { continue };
             let state = t.local.get(&axis);
             let declared = state.origin.as_ref().is_some_and(|o| o.root().reason == Reason::Declared);
             let last = state.shard.is_some_and(|d| d < 0 || t.rank() == usize::try_from(d).ok().map(|d| d + 1));
+            if self.whole_last.contains(&argument.id) {
+                wide = Some(argument.part);
+            }
             match (state.set, state.shard) {
+                (AxisType::V, Some(dim)) if declared && last => part = Some((argument.part, dim)),
                 (AxisType::V, Some(dim)) if declared && !last => split = Some((argument.part, dim)),
                 (AxisType::EQUAL, _) => whole = Some(argument.part),
                 _ => {}
             }
         }
-        if let (Some((split, dim)), Some(whole)) = (split, whole) {
+        let found = if part.is_some() && wide.is_some() { (part, wide) } else { (split, whole) };
+        if let (Some((split, dim)), Some(whole)) = found {
             let op = call.rule.name.clone();
             let mistake = PlanMistake::Apart {
                 op,
@@ -329,27 +335,6 @@ impl Machine<'_> {
         let mut types = LocalType::unknown();
         types.set(&style.axis, state);
         self.new_tensor(TensorType { local: types, shape, dist: Dist::Plain, ..TensorType::unknown() })
-    }
-
-    /// A layer that the plan leaves whole, and that gets a part of the dim over which it sums.
-    pub(in crate::infer) fn whole_layer(&mut self, id: StmtId, class: &Name, args: &CallArgs) {
-        let Some(plan) = &self.planning else { return };
-        let axis = plan.axis.clone();
-        let sums = self.rules.entries().any(|(_, entry)| {
-            matches!(entry, Entry::Intrinsic(rule) if rule.role("sums-last").is_some_and(|name| name == class))
-        });
-        let Some(arg) = args.args.first().filter(|a| a.keyword.is_none() && sums).cloned() else { return };
-        let Some(t) = self.as_tensor(&arg.value).and_then(|t| self.w.heap.tensor(t)) else { return };
-        let state = t.local.get(&axis).clone();
-        let last = state.shard == Some(-1)
-            || t.rank().is_some_and(|rank| state.shard.is_some_and(|dim| i64::from(dim) + 1 == rank as i64));
-        let decided = state.origin.as_ref().is_some_and(|o| o.root().reason == Reason::Declared);
-        if state.set == AxisType::V && last && decided {
-            let value = self.part(id, arg.part);
-            let layer = crate::infer::collective::short(class);
-            let mistake = PlanMistake::Whole { layer, value };
-            self.report(value, FindingKind::Distributed(Distributed::Plan(mistake)));
-        }
     }
 }
 

@@ -105,7 +105,7 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_words(&[".apply("], mean_of_own::applied).with(&[&[".apply("], mean_of_own::SEQUENCE, &["mask"]]),
     of_words(&[".apply("], lost::applied).with(&[&[".apply("]]),
     of_words(switch::WORDS, switch::group_choices).where_seen(|seen| seen.is_switched),
-    of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor"]]),
+    of_words(&["to_local", "full_tensor"], local_gradient::bare).with(&[&["to_local", "full_tensor", "weight"]]),
     of_words(part_of_width::WORDS, part_of_width::divided).with(&[part_of_width::WORDS, &["def forward("]]),
     of_words(style_input::WORDS, style_input::bare).with(&[style_input::WORDS]),
     of_words(cut_local::WORDS, cut_local::cut_off).with(&[cut_local::WORDS]),

@@ -6,8 +6,10 @@ use super::Found;
 use super::expr::Expr;
 use super::found::{Placements, Practice};
 use super::near;
+use super::only_some::callee;
 use super::view::View;
-use crate::ir::{BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
+use crate::project::{ClassRef, FuncRef, Resolved};
 use crate::source::{Name, Place};
 use rustc_hash::FxHashSet;
 
@@ -83,10 +85,7 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
         return;
     }
     for step in 0..view.steps.len() {
-        let Some(Rvalue::CallMethod { base, name, args }) = view.value(step) else { continue };
-        if !matches!(name.as_str(), "to_local" | "full_tensor") || !args.is_empty() || is_apart(view, step) {
-            continue;
-        }
+        let Some((base, name)) = leaving(view, step).filter(|_| !is_apart(view, step)) else { continue };
         // A hook on what is gathered may sum its gradient.
         if view.code().contains("register_hook(") {
             continue;
@@ -95,15 +94,20 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
             Expr::Local(local) => weight_behind(view, local, step),
             other => other,
         };
+        // A copy that is whole on every rank has the gradient of each for the gradient of all, as one that is gathered.
+        let (receiver, whole) = match made_whole(view, &receiver) {
+            Some(inner) => (inner, true),
+            None => (receiver, name == "full_tensor"),
+        };
         let Some((meets, data)) = meeting(view, step) else { continue };
         let Some(weight) = weight_name(view, &receiver) else { continue };
         // What is added to one part of a pending sum has the gradient of the sum, which is the same on all ranks.
         if weight.contains("bias") && ["from_local(", "partial()"].iter().all(|word| view.code().contains(word)) {
             continue;
         }
-        let evidence = match name.as_str() {
-            "full_tensor" => gathered(view, &weight, &data),
-            _ => replicated(view, &receiver, &weight).and_then(|why| one_rank(view, &data).map(|_| why)),
+        let evidence = match whole {
+            true => gathered(view, &weight, &data),
+            false => replicated(view, &receiver, &weight).and_then(|why| one_rank(view, &data).map(|_| why)),
         };
         if let Some(evidence) = evidence {
             let weight = match view.expr(base) {
@@ -114,6 +118,62 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
             out.push((view.place(view.steps[step].id), Practice::Placements(mistake)));
         }
     }
+}
+
+/// What leaves a distributed tensor at a step, and by which method: `weight.to_local()`, or a helper that does no more than that.
+fn leaving<'v>(view: &View<'v>, step: usize) -> Option<(&'v Operand, Name)> {
+    let value = view.value(step)?;
+    let own = |value: &'v Rvalue| match value {
+        Rvalue::CallMethod { base, name, args } if args.is_empty() && LEAVES.contains(&name.as_str()) => {
+            Some((base, name.clone()))
+        }
+        _ => None,
+    };
+    if let Some(found) = own(value) {
+        return Some(found);
+    }
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
+    let [arg] = &args[..] else { return None };
+    let helper = near::shared(view, callee(view, value)?);
+    let params = &helper.func.params[usize::from(helper.func.class.is_some())..];
+    let [param] = params else { return None };
+    let is_param = |o: &Operand| matches!(helper.expr(o), Expr::Local(l) if l == param.local);
+    let mut found = None;
+    for inner in 0..helper.steps.len() {
+        match helper.value(inner) {
+            Some(value @ Rvalue::CallMethod { base, .. }) if own_call(value) && is_param(base) => {
+                let Rvalue::CallMethod { name, .. } = value else { continue };
+                if found.replace(name.clone()).is_some() {
+                    return None;
+                }
+            }
+            Some(Rvalue::CallMethod { .. } | Rvalue::Binary { .. }) => return None,
+            _ => {}
+        }
+    }
+    Some((&arg.value, found.filter(|_| helper.func.code.count() <= MAX_HELPER)?))
+}
+
+/// Methods by which a tensor leaves a distributed one.
+const LEAVES: &[&str] = &["to_local", "full_tensor"];
+/// Statements of a helper that does no more than that.
+const MAX_HELPER: usize = 16;
+
+/// `tensor.to_local()`
+fn own_call(value: &Rvalue) -> bool {
+    matches!(value, Rvalue::CallMethod { name, args, .. } if args.is_empty() && LEAVES.contains(&name.as_str()))
+}
+
+/// The tensor that is first made whole on every rank: `weight.redistribute(placements=[Replicate()])`.
+fn made_whole(view: &View<'_>, receiver: &Expr) -> Option<Expr> {
+    let Expr::Call { callee, args, step } = receiver else { return None };
+    let Expr::Attr(base, method) = &**callee else { return None };
+    let text = view.text(view.place(view.steps[*step].id));
+    let placed = text.contains("Replicate()") && !near::has_any(text, &["Shard(", "Partial("]);
+    (method == "redistribute" && !args.is_empty() && placed).then(|| match &**base {
+        Expr::Local(local) => weight_behind(view, *local, *step),
+        other => other.clone(),
+    })
 }
 
 /// How a function says that a weight is not trained.
@@ -193,15 +253,22 @@ fn is_parameter(view: &View<'_>, receiver: &Expr) -> bool {
 /// Where the value that a step makes meets activations, and these.
 pub(super) fn meeting(view: &View<'_>, step: usize) -> Option<(Place, FxHashSet<LocalId>)> {
     let Stmt::Assign { dst, .. } = view.steps[step].stmt else { return None };
-    let mut held: FxHashSet<LocalId> = [*dst].into_iter().collect();
-    for later in step + 1..view.steps.len() {
+    meeting_of(view, *dst, step + 1, true)
+}
+
+/// Where a variable meets activations from a step on, also in a function to which it is given.
+fn meeting_of(view: &View<'_>, of: LocalId, from: usize, inside: bool) -> Option<(Place, FxHashSet<LocalId>)> {
+    let mut held: FxHashSet<LocalId> = [of].into_iter().collect();
+    for later in from..view.steps.len() {
         let Some(value) = view.value(later) else { continue };
         let is_held = |o: &Operand| matches!(o, Operand::Local(l) if held.contains(l));
         let others: Vec<&Operand> = match value {
             Rvalue::Binary { op: BinOp::Mul | BinOp::MatMul, left, right } if is_held(left) || is_held(right) => {
                 vec![if is_held(left) { right } else { left }]
             }
-            Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. } if combines(view, value, &held) => {
+            Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }
+                if combines(view, value, &held) || inside && combines_inside(view, value, &held) =>
+            {
                 let base = match value {
                     Rvalue::CallMethod { base, .. } => Some(base),
                     _ => None,
@@ -230,6 +297,43 @@ pub(super) fn meeting(view: &View<'_>, step: usize) -> Option<(Place, FxHashSet<
         }
     }
     None
+}
+
+/// Whether a function of the project combines with something what it is given: `head(hidden, weight)`, `checkpoint(head, hidden, weight)`.
+fn combines_inside(view: &View<'_>, value: &Rvalue, held: &FxHashSet<LocalId>) -> bool {
+    let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return false };
+    let is_held = |o: &Operand| matches!(o, Operand::Local(l) if held.contains(l));
+    let positional: Vec<&Operand> =
+        args.iter().take_while(|a| matches!(a.kind, ArgKind::Positional)).map(|a| &a.value).collect();
+    let Some(at) = positional.iter().position(|o| is_held(o)) else { return false };
+    let name = match value {
+        Rvalue::Call { callee, .. } => view.through(callee).last_name().map(str::to_owned),
+        _ => None,
+    };
+    let (function, at) = match (name.as_deref(), positional.first()) {
+        (Some("checkpoint"), Some(first)) if at > 0 => (given_function(view, first), at - 1),
+        _ => (callee(view, value), at),
+    };
+    let Some(function) = function else { return false };
+    let inner = near::shared(view, function);
+    let skipped = usize::from(inner.func.class.is_some());
+    let param = inner.func.params.get(at + skipped).map(|p| p.local);
+    param.is_some_and(|param| meeting_of(&inner, param, 0, false).is_some())
+}
+
+/// A function of the project, or method of the own object, that is given to a call.
+fn given_function(view: &View<'_>, operand: &Operand) -> Option<FuncRef> {
+    let given = view.through(operand);
+    match near::own_attribute(view, &given) {
+        Some(name) => {
+            let class = ClassRef { module: view.at.module, class: near::class_of(view)? };
+            view.project.own_method(class, name)
+        }
+        None => match view.project.path(&near::path(view, &given)?) {
+            Resolved::Func(at) => Some(at),
+            _ => None,
+        },
+    }
 }
 
 fn keep(view: &View<'_>, step: usize, held: &mut FxHashSet<LocalId>) {
@@ -270,7 +374,8 @@ fn gathered(view: &View<'_>, weight: &str, data: &FxHashSet<LocalId>) -> Option<
     }
     // A head that computes a loss of the labels of its batch.
     let head = ["lm", "vocab", "head", "embed"].iter().any(|w| weight.to_lowercase().contains(w))
-        || view.code().contains("lm_head");
+        || view.code().contains("lm_head")
+        || weight == "weight" && view.file().contains("lm_head.weight") && view.code().contains("cross_entropy");
     let labels =
         view.func.params.iter().any(|p| matches!(p.name.as_str(), "labels" | "target" | "targets" | "shift_labels"));
     (head && labels).then_some(None)
