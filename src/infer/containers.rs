@@ -3,12 +3,18 @@
 
 use super::expr::{CallArg, CallArgs};
 use super::heap::{Cell, ListCell, ObjectCell, ObjectClass};
+use super::limits::MAX_VALUE_DEPTH;
 use super::machine::{Eval, Machine};
 use super::value::{ObjId, Value};
-use crate::ir::StmtId;
+use crate::ir::{Block, StmtId};
+use crate::project::ClassRef;
 use crate::rules::IntrinsicRule;
 use crate::source::Name;
 use std::sync::Arc;
+
+/// Words of what a layer keeps that tells it from others.
+const PLACES: &[&str] =
+    &["idx", "index", "number", "_id", "first", "last", "depth", "stage", "position", "order", "even", "odd", "skip"];
 
 impl Machine<'_> {
     pub fn container(&mut self, id: StmtId, rule: &Arc<IntrinsicRule>, args: &CallArgs) -> Eval {
@@ -62,6 +68,35 @@ impl Machine<'_> {
         let added = cell.attrs.iter().any(|(name, _)| !name.starts_with('('));
         let list = cell.get("(modules)").filter(|_| !added)?.clone();
         self.literal_items(&list)
+    }
+
+    /// Whether a loop goes through the layers of a model, as many as it is given and all alike, and does the same with each: what is right for
+    /// one only is not right.
+    pub fn goes_through_layers(&self, sequence: &Value, element: &Value, body: &Block) -> bool {
+        let (Value::List(list), Value::Object(layer)) = (sequence, element) else { return false };
+        let is_open = |cell: &Cell| matches!(cell, Cell::List(ListCell { items, rest: Some(_) }) if items.is_empty());
+        let asks = body.iter().any(|node| node.stmt.blocks().next().is_some());
+        if asks || self.deriving.is_some() || !self.w.heap.get(*list).is_some_and(is_open) {
+            return false;
+        }
+        let Some(cell) = self.w.heap.object(*layer) else { return false };
+        let ObjectClass::Project(class) = &cell.class else { return false };
+        let order = self.settings.linearized(self.project, *class);
+        let has_forward = |base: &ClassRef| self.project.class(*base).methods.iter().any(|(name, _)| name == "forward");
+        order.iter().any(has_forward) && !self.knows_its_place(*layer, 0)
+    }
+
+    /// Whether a layer, or a part of it, keeps which of them it is.
+    fn knows_its_place(&self, layer: ObjId, depth: usize) -> bool {
+        let Some(cell) = self.w.heap.object(layer).filter(|_| depth <= MAX_VALUE_DEPTH) else { return false };
+        cell.attrs.iter().any(|(name, value)| {
+            let says = || PLACES.iter().any(|word| name.contains(word));
+            match value {
+                Value::Object(inner) => self.knows_its_place(*inner, depth + 1),
+                Value::Const(_) | Value::Tensor(_) | Value::Size(_) | Value::Share(_) | Value::Group(_) => false,
+                _ => says(),
+            }
+        })
     }
 
     /// Calls one after the other, each with the result of the one before, in every world.

@@ -472,6 +472,9 @@ impl Machine<'_> {
             return self.unrolled(id, dst, &items, body, orelse);
         }
         let element = self.element_of(iterated);
+        if self.goes_through_layers(iterated, &element, body) {
+            return self.unrolled(id, dst, &[element.clone(), element], body, orelse);
+        }
         self.rounds(&[body], orelse, &mut |m: &mut Self| {
             m.assign(id, dst, element.clone());
             m.block(body)

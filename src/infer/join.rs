@@ -435,7 +435,10 @@ fn parted(ha: &Heap, a: &Value, hb: &Heap, b: &Value, decisive: bool) -> bool {
                 (Some(x), Some(y)) if decisive && matches!(&x.class, ObjectClass::External(_)) => {
                     let of_parts = |v: &Value| matches!(v, Value::Tensor(id) if ha.tensor(*id).is_some_and(|t| t.divided.is_some()));
                     let absent = |n: &Name, v: &Value| y.get(n).is_some_and(|w| w.is_none() != v.is_none());
+                    // `size = 1 if group is None else group.size()`: whole on one path, a part on the other.
+                    let other = |n: &Name, v: &Value| y.get(n).is_some_and(|w| parted(ha, v, hb, w, decisive));
                     x.attrs.iter().any(|(_, v)| of_parts(v)) && x.attrs.iter().any(|(n, v)| absent(n, v))
+                        || x.attrs.iter().any(|(n, v)| matches!(v, Value::Tensor(_)) && other(n, v))
                 }
                 _ => false,
             }

@@ -113,8 +113,12 @@ pub struct Machine<'a> {
     pub data: Vec<Name>,
     /// Axes over which a collective with a gradient took or gave the same activations on all ranks.
     pub invariant_on: Vec<crate::types::Axis>,
+    /// Those over which whole parameters are held against what meets them: nobody sums their gradients.
+    pub held_on: Vec<crate::types::Axis>,
     /// Whether some object has whole parameters beside split ones.
     pub found_whole: bool,
+    /// Values that are others in another precision, with those.
+    pub same_as: rustc_hash::FxHashMap<ObjId, ObjId>,
     /// The list of unknown sizes that was made last, and the tensor whose sizes they are.
     pub sizes_of: Option<(ObjId, Value)>,
     /// The unknown attribute of an object that was read or compared last.
@@ -173,7 +177,9 @@ impl<'a> Machine<'a> {
             annotated: std::collections::BTreeMap::new(),
             data: Vec::new(),
             invariant_on: Vec::new(),
+            held_on: Vec::new(),
             found_whole: false,
+            same_as: rustc_hash::FxHashMap::default(),
             sizes_of: None,
             kept: None,
             layer: None,

@@ -21,13 +21,26 @@ impl Machine<'_> {
     ) -> Option<super::machine::Eval> {
         let known = self.symbol(path).is_some();
         let rule = self.rules.tensor_method(name)?;
-        let others_have_it = || is_ambiguous(name) && !self.annotated_tensor(path) && !takes_dim(args);
+        let is_tensors = || self.annotated_tensor(path) || takes_dim(args) || self.casts_input(path, name, args);
+        let others_have_it = || is_ambiguous(name) && !is_tensors();
         if !known && (self.settings.is_config(path) || others_have_it() || self.annotated_other(path)) {
             return None;
         }
         let _ = rule;
         let tensor = Value::Tensor(self.as_tensor(&Value::Sym(path.clone()))?);
         Some(super::machine::Eval::One(self.tensor_method(id, &tensor, name, args)))
+    }
+
+    /// Whether a forward gives what it is given another precision: nobody does that to a module there, or to a dict.
+    fn casts_input(&self, path: &Name, name: &Name, args: &CallArgs) -> bool {
+        let Some(root) = self.stack.first().map(|a| self.project.func(a.func)) else { return false };
+        let to_dtype = |value: &Value| matches!(value, Value::Path(dtype) if dtype.starts_with("torch."));
+        let casts = match name.as_str() {
+            "float" | "half" | "bfloat16" => args.args.is_empty(),
+            "to" => args.args.iter().any(|a| to_dtype(&a.value)),
+            _ => false,
+        };
+        casts && root.name == "forward" && root.class.is_some() && root.params.iter().skip(1).any(|p| p.name == *path)
     }
 
     /// A method on a value of which nothing is known: unknown, unless another argument carries a type.

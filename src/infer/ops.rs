@@ -201,6 +201,7 @@ impl Machine<'_> {
         };
         let value = self.results(id, &call, args, Some(ty));
         self.mark_plain(&call, args, &value);
+        self.note_same(&call, &value);
         value
     }
 
@@ -480,7 +481,7 @@ impl Machine<'_> {
         axis: &AxisRef,
     ) -> Result<AxisState, ()> {
         let unsummed = match axis {
-            AxisRef::Named(axis) if !self.invariant_on.is_empty() => self.without_sum(axis, operands),
+            AxisRef::Named(axis) => self.without_sum(axis, operands),
             _ => None,
         };
         let operands = unsummed.as_deref().unwrap_or(operands);
@@ -593,10 +594,11 @@ impl Machine<'_> {
             let origin = Origin::new(self.part(id, operand.part), Why::Narrowed(op.clone()), set.known());
             let narrowed = AxisState { set, shard: state.shard, nest: state.nest, origin: Some(origin) };
             match axis {
-                AxisRef::Named(a) => t.local.set(a, narrowed),
-                AxisRef::Rest => t.local.rest = narrowed,
+                AxisRef::Named(a) => t.local.set(a, narrowed.clone()),
+                AxisRef::Rest => t.local.rest = narrowed.clone(),
             }
             self.retype_quietly(tensor, t);
+            self.narrow_same(tensor, axis, &narrowed);
         }
     }
 

@@ -54,11 +54,7 @@ pub fn own_protocol(project: &Project, rules: &RuleBook, files: &Files, settings
         AVERAGES.iter().any(|word| text.contains(word))
     };
     let unread = || OTHERWISE.iter().any(|word| files.saying(word).next().is_some()) || sums_unread(files, settings);
-    if !reducers.iter().all(fits)
-        || reducers.iter().any(averages)
-        || unread()
-        || WRAPPERS.iter().any(|wrapper| wraps_all(files, wrapper))
-    {
+    if !reducers.iter().all(fits) || reducers.iter().any(averages) || unread() || wraps_any(files) {
         return None;
     }
     Some(ProtocolRule {
@@ -115,7 +111,12 @@ fn of_marks(rules: &RuleBook, reducers: &[&Reducer]) -> Option<Vec<Name>> {
     axes.cloned()
 }
 
-/// Whether something wraps a model over all ranks.
+/// Whether anything wraps a model over all ranks.
+pub fn wraps_any(files: &Files) -> bool {
+    WRAPPERS.iter().any(|wrapper| wraps_all(files, wrapper))
+}
+
+/// Whether this wraps a model over all ranks.
 fn wraps_all(files: &Files, wrapper: &str) -> bool {
     files.saying(wrapper).any(|file| {
         let text = files[file].whole();

@@ -75,7 +75,8 @@ impl Machine<'_> {
                 let off = by_name.as_ref().is_some_and(|f| f.eval(&world.facts) == Outcome::Decided(false));
                 // A program without a framework may have parameters of each rank, and change others without their gradients.
                 let updates = || text(self.class_place(class)).contains("no_grad");
-                if rule.packages.is_empty() && (may_differ_by_rank(name, text(home)) || updates()) {
+                let own = || may_differ_by_rank(name, if self.routes_at(module, name, home) { "" } else { text(home) });
+                if rule.packages.is_empty() && (own() || updates()) {
                     continue;
                 }
                 let whole = || whole_of_layer || self.is_whole(class, module, name, home) || alike();
@@ -247,26 +248,19 @@ impl Machine<'_> {
     /// Whether a parameter is whole: its sizes are those of the configuration, or, in a class that marks others of its parameters,
     /// those that it is given; and no name or division says that it is a part.
     fn is_whole(&self, holder: ClassRef, module: ModuleId, name: &str, home: Place) -> bool {
-        if says_part(name) || says_part(self.files[home.file].slice(home.span)) {
-            return false;
-        }
         let Some(at) = self.project.func_around(module, home.span) else { return false };
         let f = self.project.func(at);
-        // A parameter that is frozen somewhere needs no sum.
-        let class_span = f.class.map_or(f.span, |class| self.project.class(ClassRef { module, class }).span);
-        let classes = self.project.modules[module].ir.classes.iter().map(|c| c.span).collect::<Vec<_>>();
-        // What a function makes the class that takes it may freeze.
-        let taken = self.class_place(holder);
-        if may_freeze(self.files[home.file].slice(class_span), name)
-            || f.class.is_none() && may_freeze(self.files[taken.file].slice(taken.span), name)
-            || freezes_beside(self.files[home.file].whole(), &classes)
-        {
+        let routes = self.routes_at(module, name, home);
+        if says_part(name) || !routes && says_part(self.files[home.file].slice(home.span)) {
+            return false;
+        }
+        if self.may_be_frozen(holder, module, name, home) {
             return false;
         }
         let view = View::new(self.project, self.rules, self.files, at);
         let Some(step) = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == home) else { return false };
         let class = f.class.map(|class| ClassRef { module, class });
-        match made_of(&view, step, 0) {
+        match if routes { Size::Named } else { made_of(&view, step, 0) } {
             Size::Whole => true,
             Size::Named | Size::Given if class.is_none() => {
                 self.settings.marking.goes_by_marks(holder)
@@ -281,6 +275,19 @@ impl Machine<'_> {
             }
             Size::Part => false,
         }
+    }
+
+    /// Whether a parameter is frozen somewhere: it needs no sum.
+    fn may_be_frozen(&self, holder: ClassRef, module: ModuleId, name: &str, home: Place) -> bool {
+        let Some(at) = self.project.func_around(module, home.span) else { return true };
+        let f = self.project.func(at);
+        let class_span = f.class.map_or(f.span, |class| self.project.class(ClassRef { module, class }).span);
+        let classes = self.project.modules[module].ir.classes.iter().map(|c| c.span).collect::<Vec<_>>();
+        // What a function makes the class that takes it may freeze.
+        let taken = self.class_place(holder);
+        may_freeze(self.files[home.file].slice(class_span), name)
+            || f.class.is_none() && may_freeze(self.files[taken.file].slice(taken.span), name)
+            || freezes_beside(self.files[home.file].whole(), &classes)
     }
 
     /// Where the constructor of a class takes a parameter from a function that makes it, and whether with sizes that are given or of the

@@ -460,6 +460,7 @@ impl Machine<'_> {
             return output;
         }
         let has_whole = shared.is_some_and(|b| b.has_whole);
+        let held = if has_whole { self.holds_whole() } else { Vec::new() };
         let (func, file) = (project.func(root), project.file(root.module));
         // A hook may sum the gradient, and what needs none is summed by nobody.
         let is_plain = || !["_hook(", "requires_grad"].iter().any(|word| files[file].slice(func.span).contains(word));
@@ -468,13 +469,15 @@ impl Machine<'_> {
         for assumed in std::iter::once(of_all).chain(under_flag) {
             let whole = has_whole && assumed.holds.is_none();
             let tells_more = || whole || is_used_before(func, file, &assumed.needed) && is_plain();
-            if assumed.needed.is_empty() || !tells_more() {
+            let is_held = whole && !held.is_empty();
+            if !is_held && (assumed.needed.is_empty() || !tells_more()) {
                 continue;
             }
             let mut again = Machine::new(project, rules, files, settings);
             again.quiet = quiet;
+            again.held_on.extend(held.iter().filter(|_| is_held).cloned());
             let second = again.executed(root, class, shared, &assumed).0;
-            if whole {
+            if whole && !assumed.needed.is_empty() {
                 return second;
             }
             output.adopt_missing_sums(second, assumed.holds.as_ref());

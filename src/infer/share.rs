@@ -25,8 +25,12 @@ const OTHERS: &[&str] = &["dp_", "data_", "ep_", "expert_", "cp_", "context_", "
 impl Machine<'_> {
     /// Arithmetic with the number of ranks, or with a size that was divided by it.
     pub fn share(&self, op: BinOp, left: &Value, right: &Value) -> Option<Value> {
-        if op == BinOp::FloorDiv && self.is_unknown_degree(right) && self.may_be_size(left) {
-            return Some(Value::Share(AxisSet::default()));
+        if let Value::Sym(path) = right
+            && op == BinOp::FloorDiv
+            && self.is_unknown_degree(path)
+            && self.may_be_size(left)
+        {
+            return Some(Value::Share(self.axes_of_degree(path)));
         }
         if let Some(value) = self.own_range(op, left, right) {
             return Some(value);
@@ -52,8 +56,7 @@ impl Machine<'_> {
     }
 
     /// Whether a constructor is given a number of ranks by that name, of a group that nothing tells and that weights are split over.
-    fn is_unknown_degree(&self, value: &Value) -> bool {
-        let Value::Sym(path) = value else { return false };
+    fn is_unknown_degree(&self, path: &str) -> bool {
         let last = path.rsplit('.').next().unwrap_or(path);
         let of_others = OTHERS.iter().any(|other| last.starts_with(other));
         is_degree(last) && !of_others && self.deriving.is_none() && self.in_constructor()

@@ -7,8 +7,10 @@ use super::formula::{Atom, Facts};
 use super::limits::MAX_NEEDING;
 use super::machine::Machine;
 use super::ops;
+use super::own_protocol::wraps_any;
 use super::parameters::may_freeze;
 use super::practice::reducers::Covered;
+use super::practice::routers::routes;
 use super::practice::sizes::{says_part, whole_for};
 use super::practice::view::View;
 use super::value::{ObjId, Value};
@@ -87,6 +89,18 @@ impl Machine<'_> {
             && whole_for(&view, step, name, base.as_deref())
     }
 
+    /// Whether a parameter is that of a router: it has a row for each expert of the model.
+    pub(super) fn routes_at(&self, module: ModuleId, name: &str, home: Place) -> bool {
+        let text = self.files[home.file].slice(home.span);
+        if !text.to_ascii_lowercase().contains("expert") {
+            return false;
+        }
+        let Some(at) = self.project.func_around(module, home.span) else { return false };
+        let view = View::new(self.project, self.rules, self.files, at);
+        let step = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == home);
+        step.is_some_and(|step| routes(&view, step, name))
+    }
+
     /// Notes that activations are one computation done by all ranks of an axis: a collective with a gradient takes or gives them so.
     pub fn note_invariant(&mut self, axis: &Axis) {
         if !self.invariant_on.contains(axis) {
@@ -96,17 +110,24 @@ impl Machine<'_> {
 
     /// The operands with those whole parameters as Invariant whose gradient nothing sums, where they meet what differs by rank.
     pub fn without_sum(&self, axis: &Axis, operands: &[ops::Operand]) -> Option<Vec<ops::Operand>> {
-        let whole = |o: &&ops::Operand| o.grad == Tri::Yes && o.ty.get(axis).is_whole();
-        if !self.invariant_on.contains(axis) || !operands.iter().any(|o| whole(&o)) {
+        if self.invariant_on.is_empty() && self.held_on.is_empty() {
             return None;
         }
-        // The gradient that a converted value asks for is a term of a sum as well.
-        let differs = |o: &ops::Operand| {
-            let state = o.ty.get(axis);
-            let apart = state.set == AxisType::V || state.set == AxisType::R && is_converted(state);
-            o.role == Role::Term && o.grad != Tri::No && apart
+        let whole = |o: &&ops::Operand| o.grad == Tri::Yes && o.ty.get(axis).is_whole();
+        if !operands.iter().any(|o| whole(&o)) {
+            return None;
+        }
+        // What it makes of values that nothing tells is the same on all ranks, if its gradient is to be whole. Arithmetic with parameters alone
+        // may be a way to share it out.
+        let may_be = |o: &ops::Operand| {
+            let set = o.ty.get(axis).set;
+            set.is_unknown() || set == AxisType::EQUAL || set == AxisType::I
         };
-        if !operands.iter().any(differs) {
+        let is_open = |o: &ops::Operand| o.role == Role::Term && o.ty.get(axis).set.is_unknown();
+        let is_held = self.held_on.contains(axis)
+            && operands.iter().any(is_open)
+            && operands.iter().all(|o| o.role != Role::Term || may_be(o));
+        if !is_held && !self.meets_differing(axis, operands) {
             return None;
         }
         let mut out = operands.to_vec();
@@ -122,6 +143,26 @@ impl Machine<'_> {
             }
         }
         found.then_some(out)
+    }
+
+    /// Whether activations are one computation on all ranks of an axis, and one of the operands differs by rank.
+    fn meets_differing(&self, axis: &Axis, operands: &[ops::Operand]) -> bool {
+        // The gradient that a converted value asks for is a term of a sum as well.
+        let differs = |o: &ops::Operand| {
+            let state = o.ty.get(axis);
+            let apart = state.set == AxisType::V || state.set == AxisType::R && is_converted(state);
+            o.role == Role::Term && o.grad != Tri::No && apart
+        };
+        self.invariant_on.contains(axis) && operands.iter().any(differs)
+    }
+
+    /// The axes over which whole parameters are held, once a first execution has shown where activations are one computation: none if
+    /// something wraps a model over all ranks, whose gradients it sums.
+    pub fn holds_whole(&self) -> Vec<Axis> {
+        match self.invariant_on.is_empty() || wraps_any(self.files) {
+            true => Vec::new(),
+            false => self.invariant_on.clone(),
+        }
     }
 
     /// Whether no reducer, hook, mark or wrapper in sight may sum the gradient of a parameter.

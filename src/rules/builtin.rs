@@ -42,6 +42,7 @@ pub const FILES: &[(&str, &str)] = &[
     ("rules/models/nanotron.toml", include_str!("../../rules/models/nanotron.toml")),
     ("rules/models/nanotron_layers.toml", include_str!("../../rules/models/nanotron_layers.toml")),
     ("rules/models/neox.toml", include_str!("../../rules/models/neox.toml")),
+    ("rules/models/norms.toml", include_str!("../../rules/models/norms.toml")),
     ("rules/models/picotron.toml", include_str!("../../rules/models/picotron.toml")),
     ("rules/models/picotron_layers.toml", include_str!("../../rules/models/picotron_layers.toml")),
     ("rules/models/torch_xla.toml", include_str!("../../rules/models/torch_xla.toml")),

@@ -228,6 +228,7 @@ mod replicas_asked;
 mod round_hook;
 mod rounds_divided;
 mod rounds_weight;
+pub mod routers;
 mod rows_left;
 mod ruled_out;
 mod running;

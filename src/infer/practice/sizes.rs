@@ -43,7 +43,7 @@ pub enum Size {
 }
 
 /// Receivers whose attributes are sizes of the whole model.
-const CONFIGS: &[&str] = &["config", "cfg", "args", "conf", "hparams", "model_config", "model_args"];
+pub(super) const CONFIGS: &[&str] = &["config", "cfg", "args", "conf", "hparams", "model_config", "model_args"];
 
 /// What the sizes of a whole model are called where a constructor is given them.
 const OF_MODELS: &[&str] = &[
@@ -79,7 +79,7 @@ fn is_option(kind: &ArgKind) -> bool {
     matches!(kind, ArgKind::Keyword(k) if matches!(k.as_str(), "device" | "dtype" | "bias" | "eps" | "requires_grad" | "generator" | "elementwise_affine"))
 }
 
-fn size_of(view: &View<'_>, expr: &Expr, outer: bool, depth: usize) -> Size {
+pub(super) fn size_of(view: &View<'_>, expr: &Expr, outer: bool, depth: usize) -> Size {
     if depth > super::super::limits::MAX_VALUE_DEPTH {
         return Size::Part;
     }
@@ -161,6 +161,9 @@ pub fn whole_for(view: &View<'_>, step: usize, name: &str, base: Option<&ModuleR
     let Some(value @ (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. })) = view.value(step) else {
         return false;
     };
+    if super::routers::routes(view, step, name) {
+        return true;
+    }
     let module = view.callee(value).and_then(|path| match view.rules.get(&path) {
         Some(Entry::Module(rule)) => Some(&**rule),
         _ => None,
