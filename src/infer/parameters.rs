@@ -260,7 +260,13 @@ impl Machine<'_> {
         let view = View::new(self.project, self.rules, self.files, at);
         let Some(step) = (0..view.steps.len()).find(|s| view.place(view.steps[*s].id) == home) else { return false };
         let class = f.class.map(|class| ClassRef { module, class });
-        match if routes { Size::Named } else { made_of(&view, step, 0) } {
+        // What its sizes say for sure needs no name.
+        let made = match made_of(&view, step, 0) {
+            Size::Whole => Size::Whole,
+            _ if routes => Size::Named,
+            other => other,
+        };
+        match made {
             Size::Whole => true,
             Size::Named | Size::Given if class.is_none() => {
                 self.settings.marking.goes_by_marks(holder)

@@ -107,7 +107,7 @@ fn hands_over(view: &View<'_>) -> bool {
             _ => false,
         };
         let of_library = view.callee(value).is_some_and(|path| {
-            ["torch.", "builtins.", "megatron."].iter().any(|start| path.starts_with(start)) && !path.contains(".optim")
+            ["torch.", "builtins."].iter().any(|start| path.starts_with(start)) && !path.contains(".optim")
         });
         if seen || of_library || args.iter().any(|a| is_batch(view, &a.value)) {
             return false;
