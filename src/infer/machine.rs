@@ -115,6 +115,8 @@ pub struct Machine<'a> {
     pub invariant_on: Vec<crate::types::Axis>,
     /// Those over which whole parameters are held against what meets them: nobody sums their gradients.
     pub held_on: Vec<crate::types::Axis>,
+    /// Whole parameters that meet values of which nothing is known, the axis, and where they are made.
+    pub open_whole: std::cell::RefCell<Vec<(Name, crate::types::Axis, crate::source::Place)>>,
     /// Whether some object has whole parameters beside split ones.
     pub found_whole: bool,
     /// Values that are others in another precision, with those.
@@ -178,6 +180,7 @@ impl<'a> Machine<'a> {
             data: Vec::new(),
             invariant_on: Vec::new(),
             held_on: Vec::new(),
+            open_whole: std::cell::RefCell::default(),
             found_whole: false,
             same_as: rustc_hash::FxHashMap::default(),
             sizes_of: None,

@@ -110,11 +110,15 @@ impl Machine<'_> {
 
     /// The operands with those whole parameters as Invariant whose gradient nothing sums, where they meet what differs by rank.
     pub fn without_sum(&self, axis: &Axis, operands: &[ops::Operand]) -> Option<Vec<ops::Operand>> {
-        if self.invariant_on.is_empty() && self.held_on.is_empty() {
-            return None;
-        }
         let whole = |o: &&ops::Operand| o.grad == Tri::Yes && o.ty.get(axis).is_whole();
         if !operands.iter().any(|o| whole(&o)) {
+            return None;
+        }
+        let is_open = |o: &ops::Operand| o.role == Role::Term && o.ty.get(axis).set.is_unknown();
+        if self.held_on.is_empty() && operands.iter().any(is_open) {
+            self.note_open(axis, operands);
+        }
+        if self.invariant_on.is_empty() && self.held_on.is_empty() {
             return None;
         }
         // What it makes of values that nothing tells is the same on all ranks, if its gradient is to be whole. Arithmetic with parameters alone
@@ -123,7 +127,6 @@ impl Machine<'_> {
             let set = o.ty.get(axis).set;
             set.is_unknown() || set == AxisType::EQUAL || set == AxisType::I
         };
-        let is_open = |o: &ops::Operand| o.role == Role::Term && o.ty.get(axis).set.is_unknown();
         let is_held = self.held_on.contains(axis)
             && operands.iter().any(is_open)
             && operands.iter().all(|o| o.role != Role::Term || may_be(o));
@@ -145,6 +148,19 @@ impl Machine<'_> {
         found.then_some(out)
     }
 
+    /// Notes the whole parameters that meet values of which nothing is known: what a second execution would hold against these.
+    fn note_open(&self, axis: &Axis, operands: &[ops::Operand]) {
+        let mut open = self.open_whole.borrow_mut();
+        for origin in operands.iter().filter_map(|o| o.ty.get(axis).origin.as_ref()) {
+            if let Reason::Whole(name) = &origin.reason {
+                let met = (name.clone(), axis.clone(), origin.place);
+                if !open.contains(&met) {
+                    open.push(met);
+                }
+            }
+        }
+    }
+
     /// Whether activations are one computation on all ranks of an axis, and one of the operands differs by rank.
     fn meets_differing(&self, axis: &Axis, operands: &[ops::Operand]) -> bool {
         // The gradient that a converted value asks for is a term of a sum as well.
@@ -156,13 +172,16 @@ impl Machine<'_> {
         self.invariant_on.contains(axis) && operands.iter().any(differs)
     }
 
-    /// The axes over which whole parameters are held, once a first execution has shown where activations are one computation: none if
-    /// something wraps a model over all ranks, whose gradients it sums.
+    /// The axes over which whole parameters are held, once a first execution has shown where activations are one computation, and that such a
+    /// parameter meets what is not known there: none if something wraps a model over all ranks, whose gradients it sums.
     pub fn holds_whole(&self) -> Vec<Axis> {
-        match self.invariant_on.is_empty() || wraps_any(self.files) {
-            true => Vec::new(),
-            false => self.invariant_on.clone(),
+        let open = self.open_whole.borrow();
+        let is_met =
+            |axis: &&Axis| open.iter().any(|(name, met, home)| met == *axis && self.nobody_sums(name, met, *home));
+        if open.is_empty() || self.invariant_on.is_empty() || wraps_any(self.files) {
+            return Vec::new();
         }
+        self.invariant_on.iter().filter(is_met).cloned().collect()
     }
 
     /// Whether no reducer, hook, mark or wrapper in sight may sum the gradient of a parameter.
