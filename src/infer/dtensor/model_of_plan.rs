@@ -113,9 +113,10 @@ impl Machine<'_> {
         self.open_plans |= !followed || !known && (sets_others(self.func().body()) || near::has_any(text(), BY_HAND));
     }
 
-    /// Whether an object stands for a module that may have styles, or other modules, which are not followed.
+    /// Whether an object stands for a module that may have styles, or other modules, which are not followed. What stands for another module
+    /// may be one of its layers, with the styles of that.
     pub(super) fn may_be_open(&self, module: ObjId) -> bool {
-        self.open_plans && self.stand_ins.iter().any(|s| s.object == module)
+        (self.open_plans || self.stand_ins.len() > 1) && self.stand_ins.iter().any(|s| s.object == module)
     }
 
     fn has_modules(&self, object: ObjId, entries: &[(Name, Value)]) -> bool {
