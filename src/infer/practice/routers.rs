@@ -98,5 +98,5 @@ fn says_experts(name: &str, configured: bool) -> bool {
     let lower = name.to_lowercase();
     let counts = lower.ends_with("experts") || lower.ends_with("n_expert") || lower.ends_with("num_expert");
     let some = |word: &&str| lower.contains(*word) && !(configured && *word == "local");
-    counts && lower != "experts" && !OF_SOME.iter().any(|word| some(&word))
+    counts && lower != "experts" && !OF_SOME.iter().any(some)
 }
