@@ -123,14 +123,8 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
 /// What leaves a distributed tensor at a step, and by which method: `weight.to_local()`, or a helper that does no more than that.
 fn leaving<'v>(view: &View<'v>, step: usize) -> Option<(&'v Operand, Name)> {
     let value = view.value(step)?;
-    let own = |value: &'v Rvalue| match value {
-        Rvalue::CallMethod { base, name, args } if args.is_empty() && LEAVES.contains(&name.as_str()) => {
-            Some((base, name.clone()))
-        }
-        _ => None,
-    };
-    if let Some(found) = own(value) {
-        return Some(found);
+    if let Some((base, name)) = left_by(value) {
+        return Some((base, name.clone()));
     }
     let (Rvalue::Call { args, .. } | Rvalue::CallMethod { args, .. }) = value else { return None };
     let [arg] = &args[..] else { return None };
@@ -140,15 +134,13 @@ fn leaving<'v>(view: &View<'v>, step: usize) -> Option<(&'v Operand, Name)> {
     let is_param = |o: &Operand| matches!(helper.expr(o), Expr::Local(l) if l == param.local);
     let mut found = None;
     for inner in 0..helper.steps.len() {
-        match helper.value(inner) {
-            Some(value @ Rvalue::CallMethod { base, .. }) if own_call(value) && is_param(base) => {
-                let Rvalue::CallMethod { name, .. } = value else { continue };
-                if found.replace(name.clone()).is_some() {
-                    return None;
-                }
+        let Some(value) = helper.value(inner) else { continue };
+        if let Some((_, name)) = left_by(value).filter(|(base, _)| is_param(base)) {
+            if found.replace(name.clone()).is_some() {
+                return None;
             }
-            Some(Rvalue::CallMethod { .. } | Rvalue::Binary { .. }) => return None,
-            _ => {}
+        } else if matches!(value, Rvalue::CallMethod { .. } | Rvalue::Binary { .. }) {
+            return None;
         }
     }
     Some((&arg.value, found.filter(|_| helper.func.code.count() <= MAX_HELPER)?))
@@ -159,9 +151,14 @@ const LEAVES: &[&str] = &["to_local", "full_tensor"];
 /// Statements of a helper that does no more than that.
 const MAX_HELPER: usize = 16;
 
-/// `tensor.to_local()`
-fn own_call(value: &Rvalue) -> bool {
-    matches!(value, Rvalue::CallMethod { name, args, .. } if args.is_empty() && LEAVES.contains(&name.as_str()))
+/// The tensor and the method of `tensor.to_local()`.
+fn left_by(value: &Rvalue) -> Option<(&Operand, &Name)> {
+    match value {
+        Rvalue::CallMethod { base, name, args } if args.is_empty() && LEAVES.contains(&name.as_str()) => {
+            Some((base, name))
+        }
+        _ => None,
+    }
 }
 
 /// The tensor that is first made whole on every rank: `weight.redistribute(placements=[Replicate()])`.

@@ -118,6 +118,21 @@ pub(super) fn is_read(lint: &Lint<'_>, class: &Class<'_>, name: &Name) -> bool {
     })
 }
 
+/// Whether a collective sums over ranks.
+fn sums(op: &str) -> bool {
+    matches!(op, "all_reduce" | "reduce_scatter")
+}
+
+/// The first test of a function that speaks of experts.
+fn test_of_experts(view: &View<'_>) -> Option<Place> {
+    view.steps.iter().find_map(|step| {
+        let Stmt::If { .. } = step.stmt else { return None };
+        let place = view.part(step.id, 0);
+        let text = view.text(place).to_lowercase();
+        EXPERTS.iter().any(|word| text.contains(word)).then_some(place)
+    })
+}
+
 /// Where a method tells parameters of experts from others, and where it, or what it calls, reduces gradients.
 fn told_apart(lint: &Lint<'_>, class: &Class<'_>) -> Option<(Place, Place)> {
     let methods: Vec<FuncRef> = lint
@@ -128,7 +143,6 @@ fn told_apart(lint: &Lint<'_>, class: &Class<'_>) -> Option<(Place, Place)> {
         .map(|(_, func)| FuncRef { module: class.at.module, func: *func })
         .collect();
     let reduces = |view: &View<'_>| {
-        let sums = |op: &str| matches!(op, "all_reduce" | "reduce_scatter");
         view.collectives().iter().find(|(_, call)| sums(&call.rule.op)).map(|(i, _)| view.place(view.steps[*i].id))
     };
     let reducers: Vec<Name> =
@@ -144,13 +158,8 @@ fn told_apart(lint: &Lint<'_>, class: &Class<'_>) -> Option<(Place, Place)> {
             |i: usize| matches!(view.value(i), Some(Rvalue::CallMethod { name, .. }) if reducers.contains(name));
         let called = (0..view.steps.len()).find(|i| calls(*i)).map(|i| view.place(view.steps[i].id));
         let Some(reduced) = reduces(&view).or(called).or(anywhere.filter(|_| init)) else { continue };
-        for step in &view.steps {
-            let Stmt::If { .. } = step.stmt else { continue };
-            let place = view.part(step.id, 0);
-            let text = view.text(place).to_lowercase();
-            if EXPERTS.iter().any(|w| text.contains(w)) {
-                return Some((place, reduced));
-            }
+        if let Some(test) = test_of_experts(&view) {
+            return Some((test, reduced));
         }
     }
     None
@@ -235,28 +244,18 @@ pub fn given(view: &View<'_>, out: &mut Found) {
     if view.func.class.is_some() || view.func.kind != FuncKind::Function {
         return;
     }
-    let of_experts = |at: &View<'_>, read: bool| {
-        let mut params = at.func.params.iter();
-        params.any(|p| is_expert_group(&p.name) && at.is_read(p.local) == read)
-    };
+    let reads_group = |at: &View<'_>| at.func.params.iter().any(|p| is_expert_group(&p.name) && at.is_read(p.local));
     let unread = |p: &&Param| is_expert_group(&p.name) && !p.has_default && !view.is_read(p.local);
     let Some(group) = view.func.params.iter().find(unread) else { return };
     // Another function may reduce those of experts.
     let others = near::functions(view, view.at.module).into_iter().filter(|at| *at != view.at);
-    if others.map(|at| near::shared(view, at)).any(|at| of_experts(&at, true) && !at.collectives().is_empty()) {
+    if others.map(|at| near::shared(view, at)).any(|at| reads_group(&at) && !at.collectives().is_empty()) {
         return;
     }
     let gradient = |input: &Operand| super::reducers::is_gradient(&view.through(input));
-    let sums = |op: &str| matches!(op, "all_reduce" | "reduce_scatter");
     let reduced = view.collectives().iter().find(|(_, call)| sums(&call.rule.op) && call.input.is_some_and(gradient));
     let Some((reduced, _)) = reduced else { return };
-    let told = view.steps.iter().find_map(|step| {
-        let Stmt::If { .. } = step.stmt else { return None };
-        let place = view.part(step.id, 0);
-        let text = view.text(place).to_lowercase();
-        EXPERTS.iter().any(|w| text.contains(w)).then_some(place)
-    });
-    let Some(told) = told else { return };
+    let Some(told) = test_of_experts(view) else { return };
     let stored = Place { span: group.span, ..told };
     let found =
         Membership::UnusedGroup { group: group.name.clone(), stored, reduced: view.place(view.steps[*reduced].id) };
