@@ -63,7 +63,7 @@ impl Machine<'_> {
                     r.axes.is_none() && rule.has(self.project.name(r.func.module))
                         || rule.packages.is_empty() && is_over_data(self.files, r)
                 };
-                let covered = || reducers.covers(name, &rule.axes, &marks, &told) != Covered::No;
+                let covered = || reducers.covers_made((name, text(home)), &rule.axes, &marks, &told) != Covered::No;
                 // Of a layer that a rule types the parameters that are split are known.
                 let whole_of_layer =
                     layer.as_ref().is_some_and(|l| !l.params.is_empty() && l.params.iter().all(|(n, _)| n != name));

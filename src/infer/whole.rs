@@ -188,7 +188,8 @@ impl Machine<'_> {
     fn nobody_sums(&self, name: &str, axis: &Axis, home: Place) -> bool {
         let marks = |mark: &str| self.rules.mark(mark).is_some();
         let over = [Name::from(axis.name())];
-        if self.settings.reducers().covers(name, &over, &marks, &|_| false) != Covered::No {
+        let made = self.files[home.file].slice(home.span);
+        if self.settings.reducers().covers_made((name, made), &over, &marks, &|_| false) != Covered::No {
             return false;
         }
         let Some(module) = self.project.module_of(home.file) else { return false };

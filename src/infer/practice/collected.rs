@@ -4,7 +4,7 @@
 
 use super::expr::Expr;
 use super::near;
-use super::reducers::{is_gradient, parameter_loop};
+use super::reducers::{is_gradient, is_parameter, parameter_loop};
 use super::view::{CollectiveCall, View};
 use crate::ir::{Arg, ArgKind, BinOp, LocalId, Operand, Rvalue, Stmt};
 
@@ -37,6 +37,28 @@ pub fn taken(view: &View<'_>, step: usize) -> Option<(usize, usize)> {
     None
 }
 
+/// Where parameters are put into the list that a step goes through, and the loop over all parameters around that.
+pub fn chosen(view: &View<'_>, step: usize) -> Option<(usize, usize)> {
+    view.steps[step].loops.iter().rev().find_map(|head| {
+        let Stmt::For { iter, .. } = view.steps[*head].stmt else { return None };
+        let list = near::local(iter).filter(|local| is_list(view, *local))?;
+        let mut puts = (0..view.steps.len()).filter_map(|s| Some((s, put(view, s, list)?)));
+        let (at, _) = puts.next().filter(|(_, value)| is_parameter(view, value))?;
+        let all = parameter_loop(view, at)?;
+        puts.next().is_none().then_some((at, all))
+    })
+}
+
+/// What a comprehension that fills a list gives for each element of what, if nothing else fills it and no condition leaves any out.
+pub fn comprehended(view: &View<'_>, list: LocalId) -> Option<(Expr, Expr)> {
+    let mut puts = (0..view.steps.len()).filter_map(|s| Some((s, put(view, s, list)?)));
+    let ((at, value), None) = (puts.next()?, puts.next()) else { return None };
+    let head = *view.steps[at].loops.last()?;
+    let Stmt::For { iter, .. } = view.steps[head].stmt else { return None };
+    let plain = view.steps[at].guards.len() == view.steps[head].guards.len();
+    (plain && is_list(view, list)).then(|| (view.through(iter), view.through(value)))
+}
+
 /// The list of which a value is an element in another shape.
 fn reshaped(view: &View<'_>, value: &Operand) -> Option<LocalId> {
     let mut expr = view.through(value);
@@ -66,7 +88,7 @@ pub fn put_for_caller(view: &View<'_>, step: usize) -> Option<usize> {
 }
 
 /// Whether an operand is a gradient, or a variable that has one: `grad = param.main_grad`, `grad.data`.
-fn holds_gradient(view: &View<'_>, operand: &Operand) -> bool {
+pub fn holds_gradient(view: &View<'_>, operand: &Operand) -> bool {
     view.through(operand).any(&mut |part| match part {
         Expr::Local(local) => {
             let defs = view.defs(*local);

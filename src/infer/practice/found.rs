@@ -223,6 +223,12 @@ impl Practice {
         }
     }
 
+    /// Whether something is made like another one, of which the gradient is summed.
+    pub fn is_of_sibling(&self) -> bool {
+        use super::membership::Membership;
+        matches!(self, Practice::SiblingNotMarked { .. } | Practice::Membership(Membership::SiblingNotHooked { .. }))
+    }
+
     /// Whether the mistake is one of gradients alone: without any nothing is wrong.
     pub fn is_of_gradients(&self) -> bool {
         matches!(

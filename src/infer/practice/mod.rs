@@ -94,6 +94,7 @@ mod held_scaled;
 pub mod hidden_change;
 pub mod hidden_sum;
 pub mod hints;
+mod hooks_of_layers;
 mod in_flight;
 mod info_left_out;
 mod inner_step;
@@ -273,6 +274,7 @@ mod switch;
 mod synchronized;
 mod taken_grads;
 mod taken_in_turns;
+mod takes;
 mod this_rank;
 mod tied;
 mod tied_mean;
@@ -574,10 +576,15 @@ impl<'a> Practices<'a> {
     pub fn findings(self, told: &[Finding]) -> Vec<Finding> {
         let arities = arities(&self.lint, told, self.memo);
         // Of a parameter that execution has found without a mark, what its sibling has says the same again.
-        let unmarked =
-            |place: Place| told.iter().any(|f| f.kind.unmarked().is_some() && f.kind.unmarked_source() == Some(place));
+        let sources = || told.iter().filter(|f| f.kind.unmarked().is_some()).filter_map(|f| f.kind.unmarked_source());
+        // `self.norm = nn.RMSNorm(dim)`: the attribute, and what is made.
+        let makes = |attr: Place, made: Place| {
+            let between = (attr.file == made.file && attr.span.end <= made.span.start)
+                .then(|| &self.lint.files[attr.file].whole()[attr.span.end as usize..made.span.start as usize]);
+            attr == made || between.is_some_and(|text| text.trim() == "=")
+        };
         let again = |(place, practice): &(Place, Practice)| {
-            matches!(practice, Practice::SiblingNotMarked { .. }) && unmarked(*place)
+            practice.is_of_sibling() && sources().any(|made| makes(*place, made))
         };
         let typed = |(place, practice): &(Place, Practice)| {
             practice.met(*place).into_iter().any(|met| {

@@ -6,7 +6,9 @@ use super::asked::Taken;
 use super::collected;
 use super::expr::Expr;
 use super::glance::Glancer;
+use super::hooks_of_layers;
 use super::may_sum::{self, Sums};
+use super::takes::{self, tests};
 use super::view::View;
 use crate::infer::memo::{Memo, Task, combined, kept_equals};
 use crate::ir::{CmpOp, FuncKind, Operand, Rvalue, Stmt, UnOp};
@@ -35,6 +37,10 @@ pub enum Test {
     NameEnds(Name),
     NameStarts(Name),
     NameContains(Name),
+    /// It is one of a layer of these classes.
+    OfType(Vec<Name>),
+    /// It is one of a layer with this in the name of its class.
+    TypeContains(Name),
     /// Not understood.
     Other,
 }
@@ -108,6 +114,11 @@ impl Reducer {
 
     /// Whether a parameter of this name is covered; `marks` decides those that a rule knows.
     pub fn covers(&self, name: &str, known_mark: &dyn Fn(&str) -> bool) -> Covered {
+        self.covers_made(name, "", known_mark)
+    }
+
+    /// The same of one of which code says how its layer is made: `nn.RMSNorm(dim)`.
+    pub fn covers_made(&self, name: &str, made: &str, known_mark: &dyn Fn(&str) -> bool) -> Covered {
         if self.when.is_empty() {
             return Covered::Yes;
         }
@@ -125,6 +136,8 @@ impl Reducer {
                         }
                     }
                     Test::NameContains(text) => contains(name, text),
+                    Test::OfType(types) => takes::is_of_type(made, types),
+                    Test::TypeContains(text) => takes::is_called(made, text),
                     // What a mark of the rules means is part of the parameter's type.
                     Test::Mark(mark) if known_mark(mark) => Covered::No,
                     Test::NoMark(mark) if known_mark(mark) => Covered::Yes,
@@ -146,7 +159,7 @@ impl Reducer {
     }
 }
 
-fn yes(holds: bool) -> Covered {
+pub(super) fn yes(holds: bool) -> Covered {
     if holds { Covered::Yes } else { Covered::No }
 }
 
@@ -242,9 +255,20 @@ impl Reducers {
         known_mark: &dyn Fn(&str) -> bool,
         told: &dyn Fn(&Reducer) -> bool,
     ) -> Covered {
+        self.covers_made((name, ""), axes, known_mark, told)
+    }
+
+    /// The same of one of which code says how its layer is made.
+    pub fn covers_made(
+        &self,
+        (name, made): (&str, &str),
+        axes: &[Name],
+        known_mark: &dyn Fn(&str) -> bool,
+        told: &dyn Fn(&Reducer) -> bool,
+    ) -> Covered {
         let mut best = Covered::No;
         for reducer in self.over(axes).filter(|r| !told(r)) {
-            match reducer.covers(name, known_mark) {
+            match reducer.covers_made(name, made, known_mark) {
                 Covered::Yes => return Covered::Yes,
                 Covered::Perhaps => best = Covered::Perhaps,
                 Covered::No => {}
@@ -263,6 +287,7 @@ fn of_module(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, 
     }
     let digest = taken.digests.of(project, module);
     let mut glancer = Glancer::new(project, rules, module, shown.communicates);
+    let mut hooks: Vec<FuncRef> = Vec::new();
     for ((func, f), gist) in m.ir.funcs.iter_enumerated().zip(&digest.funcs) {
         if f.kind == FuncKind::ClassBody || !shown.gradients.inside(f.span) {
             continue;
@@ -281,11 +306,14 @@ fn of_module(project: &Project, rules: &RuleBook, files: &Files, taken: &Taken, 
         let view = view();
         let before = out.all.len();
         of_function(&view, &mut out.all);
+        hooks.extend(out.all[before..].iter().filter_map(|r| hooks_of_layers::hook_at(&view, r.place)));
         if out.all.len() == before {
             let hands_over = || HANDS_OVER.iter().all(|word| files[m.file].slice(f.span).contains(word));
             out.all.extend(otherwise(&view).or_else(|| hands_over().then(|| handed_over(&view))?));
         }
     }
+    // Where a hook is registered says which parameters it is for.
+    out.all.retain(|r| r.when != [[Test::Other]] || !hooks.contains(&r.func));
     out
 }
 
@@ -294,11 +322,13 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
         let Some(value) = view.value(step) else { continue };
         // Where the gradients are taken: the sum itself, or where they are put into the list that is summed.
         let looped = parameter_loop(view, step).filter(|_| sums_gradient(view, value));
+        out.extend(of_one_parameter(view, step).filter(|_| looped.is_none()));
         let direct = looped.map(|head| (head, may_sum::of_step(view, step)));
         let (at, head, axes) = match direct {
             Some((head, Sums::Over(axes))) => (step, head, axes),
             Some((_, Sums::Never)) | None => {
-                let Some((at, head)) = collected::taken(view, step) else { continue };
+                let chosen = || collected::chosen(view, step).filter(|_| sums_gradient(view, value));
+                let Some((at, head)) = collected::taken(view, step).or_else(chosen) else { continue };
                 let axes = match may_sum::of_step(view, step) {
                     Sums::Over(axes) => axes,
                     Sums::Never => None,
@@ -306,15 +336,21 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
                 (at, head, axes)
             }
         };
+        // Which modules are gone through says which parameters.
+        let around = takes::module_loop(view, head);
+        let head = around.unwrap_or(head);
         let outer = view.steps[head].guards.len();
         let mut inner = view.steps[at].guards[outer.min(view.steps[at].guards.len())..].to_vec();
         // What was kept of all may be summed of some, as another loop over them asks.
         if let Some(again) = parameter_loop(view, step).filter(|_| at != step) {
             inner.extend_from_slice(&view.steps[step].guards[view.steps[again].guards.len()..]);
         }
-        let mut when: Vec<Vec<Test>> = vec![Vec::new()];
+        let mut when = hooks_of_layers::of_loop(view, head).unwrap_or(vec![Vec::new()]);
         for guard in &inner {
-            let alternatives = tests(view, &view.through(guard.test), guard.holds);
+            let mut alternatives = tests(view, &view.through(guard.test), guard.holds);
+            if around.is_some() {
+                takes::of_modules(&mut alternatives);
+            }
             when =
                 when.iter().flat_map(|a| alternatives.iter().map(move |b| [a.clone(), b.clone()].concat())).collect();
         }
@@ -335,6 +371,23 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
             only_when: only_when(view, head, step, at),
         });
     }
+}
+
+/// A hook that a constructor puts on one parameter of a layer.
+fn of_one_parameter(view: &View<'_>, step: usize) -> Option<Reducer> {
+    let test = hooks_of_layers::of_parameter(view, step)?;
+    let Sums::Over(axes) = may_sum::of_step(view, step) else { return None };
+    Some(Reducer {
+        func: view.at,
+        axes,
+        group: None,
+        place: view.place(view.steps[step].id),
+        guard: None,
+        when: vec![vec![test]],
+        through: None,
+        outer: view.steps[step].guards.iter().filter_map(|g| flag(view, g)).collect(),
+        only_when: None,
+    })
 }
 
 /// Whether the last part of a path has one of these words in it.
@@ -562,7 +615,7 @@ fn sums_gradient<'a>(view: &View<'a>, value: &'a Rvalue) -> bool {
     match view.collective(value) {
         Some(call) => {
             matches!(call.rule.op.as_str(), "all_reduce" | "reduce_scatter")
-                && call.input.is_some_and(|i| is_gradient(&view.through(i)))
+                && call.input.is_some_and(|i| collected::holds_gradient(view, i))
         }
         None => match value {
             Rvalue::CallMethod { name, .. } => {
@@ -591,7 +644,7 @@ fn reduces(view: &View<'_>, name: &Name) -> bool {
     (0..helper.steps.len()).any(|s| helper.value(s).is_some_and(|v| helper.collective(v).is_some()))
 }
 
-fn is_parameter(view: &View<'_>, operand: &Operand) -> bool {
+pub(super) fn is_parameter(view: &View<'_>, operand: &Operand) -> bool {
     match view.through(operand) {
         Expr::Element(iter) => over_parameters(&iter),
         Expr::Item(base, _) => matches!(&*base, Expr::Element(iter) if over_parameters(iter)),
@@ -628,78 +681,5 @@ fn asks_for(view: &View<'_>, step: usize, mark: &Name) -> bool {
             args.get(1).is_some_and(|arg| view.through(&arg.value).string() == Some(mark))
         }
         _ => false,
-    }
-}
-
-/// The alternatives of a condition as tests on the parameter; an empty alternative asks nothing of it.
-fn tests(view: &View<'_>, expr: &Expr, holds: bool) -> Vec<Vec<Test>> {
-    match expr {
-        Expr::Bool { and, of } if *and == holds => of.iter().fold(vec![Vec::new()], |all, e| {
-            let more = tests(view, e, holds);
-            all.iter().flat_map(|a| more.iter().map(move |b| [a.clone(), b.clone()].concat())).collect()
-        }),
-        Expr::Bool { of, .. } => of.iter().flat_map(|e| tests(view, e, holds)).collect(),
-        Expr::Unary(UnOp::Not, inner) => tests(view, inner, !holds),
-        Expr::Local(local) if view.defs(*local).iter().any(|def| parameter_loop(view, *def).is_some()) => {
-            match super::near::deep(view, expr) {
-                // Bound in several ways for each parameter, or anew.
-                bound if bound.mentions(*local) || matches!(bound, Expr::Local(_)) => vec![vec![Test::Other]],
-                bound => tests(view, &bound, holds),
-            }
-        }
-        other => match (asked(other), holds) {
-            (Asked::Nothing, _) => vec![Vec::new()],
-            (Asked::Test(test), true) => vec![vec![test]],
-            (Asked::Test(Test::Mark(mark)), false) => vec![vec![Test::NoMark(mark)]],
-            // Excluded by name or mark: the others are covered, and which those are is not followed.
-            (Asked::Test(_), false) | (Asked::Unknown, _) => vec![vec![Test::Other]],
-        },
-    }
-}
-
-enum Asked {
-    Nothing,
-    Test(Test),
-    Unknown,
-}
-
-fn asked(expr: &Expr) -> Asked {
-    if let Some(args) = expr.call_of("getattr").or_else(|| expr.call_of("hasattr")) {
-        // What says nothing has the mark: `getattr(p, "allreduce", True)`.
-        if args.get(2).is_some_and(|(_, absent)| *absent == Expr::Const(crate::ir::Const::Bool(true))) {
-            return Asked::Unknown;
-        }
-        return match args.get(1).map(|(_, a)| a) {
-            Some(Expr::Const(crate::ir::Const::Str(mark))) => Asked::Test(Test::Mark(mark.clone())),
-            Some(Expr::Path(path)) => Asked::Test(Test::Mark(Name::from(path.rsplit('.').next().unwrap_or(path)))),
-            _ => Asked::Unknown,
-        };
-    }
-    let first = |args: &[(crate::ir::ArgKind, Expr)]| args.first().and_then(|(_, a)| a.string().cloned());
-    for (method, make) in [("endswith", Test::NameEnds as fn(Name) -> Test), ("startswith", Test::NameStarts)] {
-        if let Some(args) = expr.call_of(method) {
-            return first(args).map_or(Asked::Unknown, |text| Asked::Test(make(text)));
-        }
-    }
-    match expr {
-        Expr::Compare(CmpOp::In, text, _) => match text.string() {
-            Some(text) => Asked::Test(Test::NameContains(text.clone())),
-            None => Asked::Unknown,
-        },
-        Expr::Compare(CmpOp::Is | CmpOp::IsNot, a, b) if b.is_none() && is_gradient(a) => Asked::Nothing,
-        Expr::Attr(_, name) if name == "requires_grad" || name == "grad" => Asked::Nothing,
-        // A flag of the configuration says when, not which.
-        Expr::Attr(base, name) => match &**base {
-            Expr::Element(_) => Asked::Test(Test::Mark(name.clone())),
-            Expr::Item(inner, _) if matches!(**inner, Expr::Element(_)) => Asked::Test(Test::Mark(name.clone())),
-            _ => Asked::Nothing,
-        },
-        Expr::Local(_) | Expr::Path(_) | Expr::Const(_) => Asked::Nothing,
-        Expr::Compare(_, a, b) => match (asked(a), asked(b)) {
-            (Asked::Nothing, Asked::Nothing) => Asked::Nothing,
-            _ => Asked::Unknown,
-        },
-        Expr::Item(..) => Asked::Nothing,
-        _ => Asked::Unknown,
     }
 }

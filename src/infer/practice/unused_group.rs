@@ -27,7 +27,9 @@ fn is_expert_group(name: &str) -> bool {
 /// `self.expert_group = expert_group`, and nothing else.
 pub fn stored<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let file = &lint.files[lint.project.file(class.at.module)];
-    if !file.slice(lint.project.class(class.at).span).contains("expert") {
+    let own = file.slice(lint.project.class(class.at).span);
+    // Experts that are not trained have no gradients.
+    if !own.contains("expert") || ["requires_grad_(False", "requires_grad = False"].iter().any(|w| own.contains(w)) {
         return;
     }
     let text = file.whole();
@@ -99,7 +101,11 @@ fn is_of_replicas(name: &str) -> bool {
 /// Whether the parameter that an attribute is set from goes elsewhere as well: `self.groups = {True: expert_group}`.
 fn is_kept_otherwise(init: &View<'_>, set: &Stmt) -> bool {
     let Stmt::SetAttr { value, .. } = set else { return false };
-    near::local(value).is_some_and(|local| init.is_param(local) && init.readers(local).len() > 1)
+    let from = match init.through(value) {
+        Expr::Local(local) => Some(local),
+        _ => near::local(value),
+    };
+    from.is_some_and(|local| init.is_param(local) && init.readers(local).len() > 1)
 }
 
 /// Whether anything may read an attribute: its name stands anywhere but where it is set once.
@@ -123,6 +129,14 @@ fn sums(op: &str) -> bool {
     matches!(op, "all_reduce" | "reduce_scatter")
 }
 
+/// Whether what is reduced is computed from gradients and is none: a part of their norm.
+fn is_statistic(view: &View<'_>, input: Option<&Operand>) -> bool {
+    let local = input.and_then(near::local);
+    let of = |e: &Expr| ["pow", "norm", "square", "sum", "zeros", "mean"].iter().any(|f| e.call_of(f).is_some());
+    input.is_some_and(|o| view.through(o).any(&mut |e| of(e)))
+        || local.is_some_and(|l| view.defs(l).iter().any(|def| view.bound(*def, l).any(&mut |e| of(e))))
+}
+
 /// The first test of a function that speaks of experts.
 fn test_of_experts(view: &View<'_>) -> Option<Place> {
     view.steps.iter().find_map(|step| {
@@ -143,7 +157,8 @@ fn told_apart(lint: &Lint<'_>, class: &Class<'_>) -> Option<(Place, Place)> {
         .map(|(_, func)| FuncRef { module: class.at.module, func: *func })
         .collect();
     let reduces = |view: &View<'_>| {
-        view.collectives().iter().find(|(_, call)| sums(&call.rule.op)).map(|(i, _)| view.place(view.steps[*i].id))
+        let first = view.collectives().iter().find(|(_, call)| sums(&call.rule.op) && !is_statistic(view, call.input));
+        first.map(|(i, _)| view.place(view.steps[*i].id))
     };
     let reducers: Vec<Name> =
         methods.iter().map(|at| lint.view(*at)).filter(|v| reduces(v).is_some()).map(|v| v.func.name.clone()).collect();

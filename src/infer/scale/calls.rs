@@ -300,6 +300,10 @@ impl<'a> Run<'a> {
             state.modules[module].class = Some(class);
             return vec![(state, Val::Module(module))];
         }
+        // An optimizer of the project that is given a number of ranks may divide by it in each step.
+        let mut bases = self.settings.statics.external_bases(class);
+        let steps = bases.any(|base| base.starts_with("torch.optim."));
+        state.unsettled |= steps && args.all().any(super::unknown::is_number_of_ranks);
         state.objects.push(Shared::new(super::value::Object { class: Some(class), attrs: Slots::default() }));
         let object = Val::Object(state.objects.len() - 1);
         match self.method(class, "__init__") {
@@ -517,7 +521,7 @@ impl<'a> Run<'a> {
             if self.is_measured(id, state) {
                 return Val::Named(self.text(state, id));
             }
-            return Val::Grad(Grad { of: grads, by: Scale::one(), events: Vec::new(), local: false });
+            return Val::Grad(Grad { of: grads, by: Scale::one(), events: Vec::new(), local: false, copy: true });
         }
         let first = list.items.first().cloned();
         match (list.length, first) {
@@ -611,7 +615,7 @@ impl<'a> Run<'a> {
     }
 
     pub fn gradient(&self, class: usize) -> Val {
-        Val::Grad(Grad { of: vec![class], by: Scale::one(), events: Vec::new(), local: false })
+        Val::Grad(Grad { of: vec![class], by: Scale::one(), events: Vec::new(), local: false, copy: false })
     }
 
     /// The sum of a list.

@@ -179,6 +179,7 @@ impl State {
             class.over = AxisSet::default();
             class.shards = AxisSet::default();
             class.clipped = None;
+            class.copied = false;
             class.way.clear();
             class.events.clear();
         }
@@ -273,6 +274,12 @@ impl<'a> Run<'a> {
             }
             c.way = way.clone();
             let (_, already) = c.total();
+            let twice = c.over.iter().any(|a| axes.contains(a));
+            if twice && c.copied != grad.copy {
+                // One of the two went into a copy, and nothing tells whether it came back from there.
+                c.after = Scale::Unknown;
+            }
+            c.copied = grad.copy;
             let partial = c.is_partial();
             let each =
                 |wanted: &dyn Fn(&Axis) -> bool| -> AxisSet { axes.iter().filter(|a| wanted(a)).cloned().collect() };
@@ -317,6 +324,9 @@ impl<'a> Run<'a> {
             Val::Grad(g) => {
                 let own = Grad { of: of.to_vec(), ..g.clone() };
                 self.multiply(&own, &g.by, &g.events, false, state);
+                for class in own.of {
+                    state.classes.get_mut(class).into_iter().for_each(|c| c.copied = false);
+                }
             }
             Val::Const(Const::None) => {}
             _ => state.lose(base),

@@ -156,6 +156,31 @@ pub fn kind(axis: &Axis) -> Kind {
     Kind::Either
 }
 
+/// What code says that has a model axis, and what it says of one that has a single rank.
+const MODEL_AXIS: &[&str] = &[
+    "get_tensor_model_parallel",
+    "get_tensor_parallel",
+    "get_pipeline_model_parallel",
+    "tensor_model_parallel_size",
+    "tp_group",
+];
+const SINGLE: &[&str] = &[
+    "tensor_model_parallel_size=1",
+    "tensor_model_parallel_size = 1",
+    "model_parallel_size == 1",
+    "tp_size = 1",
+    "tp_size=1",
+    "tp_size == 1",
+    "tp=1",
+    "tp = 1",
+    "tp == 1",
+];
+
+/// Whether a file uses a model axis that nothing says to have a single rank.
+pub fn says_model_axis(text: &str) -> bool {
+    MODEL_AXIS.iter().any(|word| text.contains(word)) && !SINGLE.iter().any(|word| text.contains(word))
+}
+
 impl State {
     /// The parts of a mesh dim or alias of one.
     pub fn expand(&self, name: &str) -> AxisSet {

@@ -550,19 +550,10 @@ impl<'a> Run<'a> {
                 let order = args.plain.first().or_else(|| args.keyword("p"));
                 self.norm_call(id, name, &Val::Grad(g.clone()), order, state)
             }
-            "copy_" => {
-                match args.plain.first() {
-                    Some(Val::Grad(from)) => self.multiply(g, &from.by, &from.events, false, state),
-                    // What an object keeps from one step to the next may have been divided before.
-                    Some(Val::Named(text)) if !text.starts_with("self.") => {}
-                    None => {}
-                    Some(_) => state.lose(&Val::Grad(g.clone())),
-                }
-                Some(Val::Grad(g.clone()))
-            }
+            "copy_" => Some(self.copied_into(g, args, state)),
             "clone" | "detach" | "detach_" | "zero_" | "add_" | "numel" | "is_sparse" => match name {
                 "numel" => None,
-                _ => Some(Val::Grad(g.clone())),
+                _ => Some(Val::Grad(Grad { copy: g.copy || name == "clone", ..g.clone() })),
             },
             // The own part, as indexing takes it.
             "narrow" if g.by == Scale::one() => Some(Val::Named(self.text(state, id))),
@@ -790,7 +781,8 @@ impl<'a> Run<'a> {
                 if self.is_measured(id, state) {
                     return None;
                 }
-                (!of.is_empty()).then_some(Val::Grad(Grad { of, by: Scale::one(), events: Vec::new(), local: false }))
+                (!of.is_empty())
+                    .then(|| Val::Grad(Grad { of, by: Scale::one(), events: Vec::new(), local: false, copy: true }))
             }
             "_unflatten_dense_tensors" => Some(Val::Named(self.text(state, id))),
             _ => None,

@@ -412,7 +412,8 @@ impl<'a> Run<'a> {
     /// A module's own statements; what they leave is what its functions see.
     fn body(&mut self, at: FuncRef) -> State {
         let unsettled = self.sums_parts(at.module);
-        let mut state = State { unsettled, ..State::default() };
+        let of_model = groups::says_model_axis(self.files[self.project.file(at.module)].whole());
+        let mut state = State { unsettled, of_model, ..State::default() };
         state.frames.push(Shared::new(Frame { at, locals: Slots::default(), call: None }));
         let empty = state.clone();
         let func = self.project.func(at);

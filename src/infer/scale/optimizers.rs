@@ -25,7 +25,7 @@ impl<'a> Run<'a> {
         let some = args.open || args.keyword("groups").is_some_and(|g| !g.is_none());
         let all = |state: &mut State| {
             let of = state.classes_of(None);
-            Grad { of, by: Scale::one(), events: Vec::new(), local: false }
+            Grad { of, by: Scale::one(), events: Vec::new(), local: false, copy: false }
         };
         match rule.does.as_str() {
             "gradients-taken" => Some(Val::Grad(all(state))),

@@ -128,6 +128,9 @@ impl Run<'_> {
             self.of_optimizer(id, "step", state);
             return Val::named("norm");
         }
+        // Who is given a number of ranks may divide by it in each step.
+        let lower = last(name).to_lowercase();
+        state.unsettled |= OPTIMIZERS.iter().any(|word| lower.contains(word)) && args.all().any(is_number_of_ranks);
         self.unknown(name, args, state);
         Val::Named(self.text(state, id))
     }
@@ -176,6 +179,11 @@ pub fn has_ranks(value: &Val) -> bool {
         Val::Group(_) | Val::Mesh(_) => true,
         _ => false,
     }
+}
+
+/// Whether a value is a number of ranks, or has one in it.
+pub fn is_number_of_ranks(value: &Val) -> bool {
+    matches!(value, Val::Num(number) if has_sizes(&number.scale))
 }
 
 /// Whether a name is that of a class, or of a variable for one: `FusedAdam`, `optimizer_cls`.

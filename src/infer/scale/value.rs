@@ -162,6 +162,8 @@ pub struct Grad {
     pub events: Vec<Event>,
     /// What this rank has of a distributed tensor.
     pub local: bool,
+    /// In memory of its own: what is done to it is not done to the gradients.
+    pub copy: bool,
 }
 
 /// A list under construction.
@@ -192,6 +194,8 @@ pub struct Class {
     pub clipped: Option<Arc<[Place]>>,
     /// The last reduction, with the calls that lead there.
     pub way: Vec<Place>,
+    /// Whether a copy of them was what it reduced.
+    pub copied: bool,
 }
 
 /// A loss that gradients were taken of.
@@ -281,6 +285,8 @@ pub struct State {
     pub aliases: Shared<BTreeMap<Name, Vec<Axis>>>,
     /// Groups that go by another name as well.
     pub same: Shared<BTreeMap<Name, AxisSet>>,
+    /// The file uses a model axis, so that all ranks are more than those of the data axes.
+    pub of_model: bool,
     /// All axes of a mesh that was made.
     pub world: Shared<Option<AxisSet>>,
     /// How many ranks the axes of a mesh have, where it was made with a number or with a product of sizes.
@@ -315,6 +321,7 @@ impl Default for State {
             round: Shared::default(),
             aliases: Shared::default(),
             same: Shared::default(),
+            of_model: false,
             world: Shared::default(),
             dims: Shared::default(),
             left: Shared::default(),
@@ -562,6 +569,7 @@ impl Class {
             shards: AxisSet::default(),
             clipped: None,
             way: Vec::new(),
+            copied: false,
         }
     }
 }

@@ -488,7 +488,7 @@ impl Layouts {
         let seen: AxisSet = seen.collect();
         let rest: AxisSet = seen.iter().filter(|a| a.name() != WORLD && !is_of_experts(a)).cloned().collect();
         let apart = rest.iter().any(|a| kind(a) != Kind::Data && !a.is_variable());
-        if !apart && state.world.is_none() && !rest.is_empty() {
+        if !apart && !state.of_model && state.world.is_none() && !rest.is_empty() {
             out.world.push(size(&[WORLD]).over(&Scale::size(&rest)));
             out.world.extend(rest.iter().map(|a| size(&[WORLD]).over(&Scale::size(&AxisSet::one(a.clone())))));
         }

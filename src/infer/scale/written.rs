@@ -68,6 +68,19 @@ impl<'a> Run<'a> {
         whole
     }
 
+    /// `p.grad.copy_(value)`
+    pub fn copied_into(&mut self, grad: &Grad, args: &Args, state: &mut State) -> Val {
+        let whole = Val::Grad(grad.clone());
+        match args.plain.first() {
+            Some(value @ Val::Grad(_)) => self.put_grad(&whole, &grad.of, value, state),
+            // What an object keeps from one step to the next may have been divided before.
+            Some(Val::Named(text)) if !text.starts_with("self.") => {}
+            None => {}
+            Some(_) => state.lose(&whole),
+        }
+        whole
+    }
+
     /// A method of gradients that is known by nothing but its name: one in place may do anything.
     pub fn method_in_place(&mut self, grad: &Grad, name: &str, state: &mut State) {
         if name.ends_with('_') && !name.ends_with("__") {
