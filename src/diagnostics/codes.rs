@@ -91,6 +91,7 @@ codes! {
     GROUP_OF_ONE = "SPMD367" "group-of-one" Error,
     LENGTH_DIVIDED = "SPMD368" "length-divided-twice" Error,
     GROUPS_MISFIT = "SPMD369" "groups-misfit" Error,
+    PART_BY_WHOLE = "SPMD370" "part-by-whole" Error,
     UNREGISTERED_FUNCTION = "SPMD401" "unregistered-autograd-function" Error,
     NOT_ADJOINT = "SPMD402" "backward-not-adjoint" Error,
     OTHER_GROUP = "SPMD403" "backward-over-other-group" Error,

@@ -4,7 +4,7 @@
 
 use super::machine::Machine;
 use super::model_axis::NAME;
-use super::practice::near::has_part;
+use super::practice::near::{self, has_part};
 use super::value::Value;
 use crate::source::Name;
 use crate::types::{Axis, AxisSet};
@@ -32,14 +32,24 @@ impl Machine<'_> {
             return if rest.iter().all(|axes| axes == first) { (*first).clone() } else { AxisSet::default() };
         }
         match groups.as_slice() {
-            [] => AxisSet::one(self.settings.canonical(NAME)),
+            [] if self.knows_model_axis() => AxisSet::one(self.settings.canonical(NAME)),
             [(name, axes)] if PLAIN.contains(&name.trim_start_matches('_')) => axes.clone(),
             // Groups of other ranks alone: that of the model is asked for elsewhere.
-            groups if groups.iter().all(|(name, _)| OF_OTHERS.iter().any(|word| has_part(name, word))) => {
+            groups
+                if !groups.is_empty()
+                    && groups.iter().all(|(name, _)| OF_OTHERS.iter().any(|word| has_part(name, word))) =>
+            {
                 AxisSet::one(self.settings.canonical(NAME))
             }
             _ => AxisSet::default(),
         }
+    }
+
+    /// Whether the layers of a file may be split over one axis alone: one that something names, or of code that communicates nowhere itself.
+    fn knows_model_axis(&self) -> bool {
+        let Some(module) = self.stack.last().map(|a| a.func.module) else { return false };
+        let text = self.files[self.project.file(module)].whole();
+        self.settings.tells_model_axis(self.rules, module) || !near::has_any(text, &["all_reduce(", "all_gather"])
     }
 
     /// The groups that the innermost constructor under execution is given, and those that its object keeps so far.

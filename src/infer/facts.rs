@@ -46,7 +46,7 @@ pub fn facts(
     settings.marking = super::practice::marking::Marking::new(project, rules, files, &taken.asked, memo);
     let own = Arc::new(super::own_protocol::own_protocol(project, rules, files, settings));
     settings.own_protocol = combined_equal(memo, "own protocol", vec![own], only, |_, _| vec![Read::Reducers]);
-    settings.name_model_axis(project);
+    settings.name_model_axis(project, rules, files);
 }
 
 /// What a module body yields, and what it leaves.

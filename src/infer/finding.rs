@@ -268,6 +268,17 @@ impl FindingKind {
         }
     }
 
+    /// Whether what is mixed is the local part of a replicated distributed tensor, which says nothing of its gradient.
+    pub fn is_of_local_part(&self) -> bool {
+        let FindingKind::Operator { violation: Violation::InvariantMixed, operands, .. } = self else { return false };
+        operands.iter().filter(|o| o.state.set == AxisType::I).any(|o| {
+            match o.state.origin.as_ref().map(|o| &o.reason) {
+                Some(crate::types::Reason::Collective(name)) => name.ends_with("to_local"),
+                _ => false,
+            }
+        })
+    }
+
     /// Whether a value whose gradient nothing sums meets one that needs the sum.
     pub fn is_mixed(&self) -> bool {
         matches!(self, FindingKind::Operator { violation: Violation::InvariantMixed, .. })

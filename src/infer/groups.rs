@@ -22,7 +22,7 @@ use std::sync::Arc;
 const OF_GROUPS: &[&str] = &["", "get", "group", "pg", "process", "parallel", "comm", "new", "self", "g"];
 
 /// The group of all ranks where no mesh says which axes they have.
-const WORLD: &str = "world";
+pub const WORLD: &str = "world";
 
 /// Whether an operand of which nothing is known on an axis differs over a group that nothing resolves and that may be that of the axis,
 /// as the group of all ranks may be any.

@@ -31,8 +31,11 @@ impl Machine<'_> {
     /// `base[index]`
     pub fn item(&mut self, id: StmtId, base: &Value, index: &Value) -> Eval {
         if let (Value::Tuple(_) | Value::List(_), Some(axes)) = (base, differing(index)) {
-            // Each rank takes another element.
-            let any = self.element_of(base);
+            // Each rank takes another element. The ranks of a group that nothing resolves may be those of any other one.
+            let mut any = self.element_of(base);
+            if axes.iter().any(Axis::is_variable) && self.deriving.is_none() {
+                any = self.anywhere(any, &Value::Unknown);
+            }
             if self.deriving.is_none() && matches!(any, Value::Tensor(_)) && self.is_uncounted(base) {
                 // Of the parts of one tensor: as if it were indexed, but that a part has as many dims as the others.
                 let own = self.operator(id, "getitem", &[any.clone(), index.clone()]);
@@ -55,7 +58,9 @@ impl Machine<'_> {
             Value::List(list) => match self.list_cell(*list) {
                 Some(cell) => {
                     let item = self.list_item(&cell, index);
-                    self.anywhere(item, index)
+                    // Of as many parts as there are ranks a number that is not known takes the own one, perhaps.
+                    let own = self.is_uncounted(base) && matches!(index, Value::Number(None));
+                    self.anywhere(item, if own { &Value::Unknown } else { index })
                 }
                 None => Value::Unknown,
             },
@@ -71,7 +76,10 @@ impl Machine<'_> {
                 self.check_slice(id, mesh, index);
                 mesh_slice(mesh, index).unwrap_or(Value::Unknown)
             }
-            Value::Tensor(_) => self.operator(id, "getitem", &[base.clone(), index.clone()]),
+            Value::Tensor(_) => {
+                let part = self.operator(id, "getitem", &[base.clone(), index.clone()]);
+                if begins_anywhere(index) { self.anywhere(part, &Value::Unknown) } else { part }
+            }
             Value::Sym(path) => {
                 if let Some(axes) = self.sizes_before(path, index) {
                     self.arithmetic(&Value::Number(None), &Value::Rank(axes))
@@ -449,6 +457,19 @@ impl Machine<'_> {
 }
 
 /// A part of a mesh by axis names, or the axis at a position.
+/// Whether a range begins at a multiple of the size of a part, or at a number that is not known: at another place on each rank, perhaps.
+fn begins_anywhere(index: &Value) -> bool {
+    match index {
+        Value::Slice(parts) => matches!(&parts[0], Value::Share(_) | Value::Unknown) && !is_none(&parts[1]),
+        Value::Tuple(items) => items.iter().any(begins_anywhere),
+        _ => false,
+    }
+}
+
+fn is_none(value: &Value) -> bool {
+    matches!(value, Value::Const(Const::None))
+}
+
 fn mesh_slice(mesh: &Mesh, index: &Value) -> Option<Value> {
     let names: Vec<&str> = match index {
         Value::Const(Const::Str(name)) => vec![name],

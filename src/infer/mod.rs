@@ -56,6 +56,7 @@ mod liveness;
 mod looked_at;
 mod loss_root;
 mod machine;
+mod may_be_summed;
 pub mod memo;
 mod methods;
 pub mod model_axis;

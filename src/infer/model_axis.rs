@@ -1,10 +1,11 @@
 //! What a program calls the axis over which layers are split, which tables call `tp`. In: names of its mesh axes, and its functions. Out: the
 //! axis. Never: a name beside one that the tables give. Source: DESIGN.md section 5, one identity per group. Next: `settings.rs`.
 
+use super::groups::WORLD;
 use super::settings::Settings;
 use crate::project::{ModuleId, Project};
 use crate::rules::RuleBook;
-use crate::source::Name;
+use crate::source::{FileId, Files, Name};
 use crate::types::Axis;
 
 /// What tables call it.
@@ -69,6 +70,49 @@ pub fn of_reducers(project: &Project, settings: &Settings) -> Option<Axis> {
     let mut params = project.modules.iter().flat_map(|m| m.ir.funcs.iter()).flat_map(|func| func.params.iter());
     let other = params.any(|param| param.name != *name && settings.is_group_name(&param.name));
     (!other).then(|| Axis::variable(name))
+}
+
+/// Collectives that take all ranks where no group is given.
+const COLLECTIVES: &[&str] = &["all_reduce(", "all_gather(", "all_gather_into_tensor(", "reduce_scatter_tensor("];
+
+/// Words with a group in them that say nothing of the ranks of a collective.
+const NO_GROUPS: &[&str] = &["init_process_group", "destroy_process_group", "param_group", "groups"];
+
+/// All ranks, where the program communicates and no file of it that does speaks of a group or a mesh.
+pub fn of_all_ranks(files: &Files) -> Option<Axis> {
+    let mut speaking: Vec<FileId> = COLLECTIVES.iter().flat_map(|word| files.saying(word)).collect();
+    speaking.sort();
+    speaking.dedup();
+    let plain = |file: &FileId| {
+        let text = files[*file].whole();
+        let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
+        !words.any(|word| is_of_some(word))
+    };
+    (!speaking.is_empty() && speaking.iter().all(plain)).then(|| Axis::variable(WORLD))
+}
+
+/// Whether a word of a program is about some ranks.
+fn is_of_some(word: &str) -> bool {
+    let group = word == "group" || word.ends_with("_group") || word.ends_with("ProcessGroup") || word == "pg";
+    (group || word.contains("mesh") || word.ends_with("_pg")) && !NO_GROUPS.iter().any(|other| word.contains(other))
+}
+
+/// How a program asks for a group that nothing else names.
+const ASKED: &[&str] = &[".get_group(", "config.group", "cfg.group", "args.group", "mesh["];
+
+/// Whether some file takes a group from elsewhere than its arguments: what that is, and what a function is given, may be one.
+pub fn asks_for_groups(files: &Files, settings: &Settings) -> bool {
+    let getter = |text: &str| {
+        text.match_indices("_group(").any(|(at, _)| {
+            let name =
+                text[..at].rsplit(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').next().unwrap_or_default();
+            let last = name.rsplit('.').next().unwrap_or_default();
+            let full = format!("{name}_group()");
+            last.starts_with("get_") && !last.contains("process") && settings.group_named(&full).is_none()
+        })
+    };
+    ASKED.iter().any(|word| files.saying(word).next().is_some())
+        || files.saying("_group(").any(|file| getter(files[file].whole()))
 }
 
 /// Whether the package of a module gives its group by another function than the one that names the axis in the project: several programs stand

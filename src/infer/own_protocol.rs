@@ -53,7 +53,24 @@ pub fn own_protocol(project: &Project, rules: &RuleBook, files: &Files, settings
         let text = files[r.place.file].slice(project.func(r.func).span);
         AVERAGES.iter().any(|word| text.contains(word))
     };
-    let unread = || OTHERWISE.iter().any(|word| files.saying(word).next().is_some()) || sums_unread(files, settings);
+    // What the layers take for their group may be what the sum is given, or another one.
+    let named = |r: &&Reducer| r.axes.is_none() && r.group.as_ref().is_some_and(|name| !name.contains('.'));
+    // Where none is given it may be all ranks, and those of the layers too.
+    let may_be_all = |r: &&Reducer| {
+        let is_group = |name: &Name| r.group.as_ref() == Some(name);
+        named(r) && project.func(r.func).params.iter().any(|p| p.has_default && is_group(&p.name))
+    };
+    let over_all = || ["get_world_size()", "(None)", ", None", "get_rank()"].iter().any(|w| files.any_says(w));
+    if reducers.iter().any(named) && super::model_axis::asks_for_groups(files, settings)
+        || reducers.iter().any(may_be_all) && over_all()
+    {
+        return None;
+    }
+    let unread = || {
+        OTHERWISE.iter().any(|word| files.saying(word).next().is_some())
+            || sums_unread(files, settings)
+            || files.saying(".grad").any(|file| super::may_be_summed::sums_otherwise(files[file].whole()))
+    };
     if !reducers.iter().all(fits) || reducers.iter().any(averages) || unread() || wraps_any(files) {
         return None;
     }
@@ -75,9 +92,23 @@ fn sums_unread(files: &Files, settings: &Settings) -> bool {
                 let span = r.place.span;
                 r.place.file == file && (span.start as usize..=span.end as usize).contains(&at)
             };
-            line.contains(".grad") && !settings.reducers().all.iter().any(is_read)
+            (line.contains(".grad") || is_of_gradient(text, line)) && !settings.reducers().all.iter().any(is_read)
         })
     })
+}
+
+/// Whether what a call is given first is a variable that a gradient is bound to: `g = model.head.weight.grad`.
+fn is_of_gradient(text: &str, call: &str) -> bool {
+    let given = call.split_once('(').map_or("", |(_, given)| given);
+    let name = given.split([',', ')']).next().unwrap_or_default().trim();
+    let plain = !name.is_empty() && name.chars().all(|c| c.is_alphanumeric() || c == '_');
+    plain
+        && text.lines().any(|line| {
+            line.trim()
+                .strip_prefix(name)
+                .and_then(|rest| rest.strip_prefix(" = "))
+                .is_some_and(|v| v.ends_with(".grad"))
+        })
 }
 
 /// Whether each rank may have a parameter of its own, by its name, or by what it is made with.

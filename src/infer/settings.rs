@@ -11,7 +11,7 @@ use crate::ir::annotation::{ClauseKind, Cond, Result_, TypeExpr, TypedTarget};
 use crate::project::{ClassRef, FuncRef, ModuleId, Project};
 use crate::rules::{ProtocolRule, RuleBook};
 use crate::source::reads::{Read, note, number};
-use crate::source::{Idx, Name};
+use crate::source::{Files, Idx, Name};
 use crate::types::mode::ParallelMode;
 use crate::types::{Axis, AxisSet, Mesh, TensorType};
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -160,12 +160,21 @@ impl Settings {
     }
 
     /// Takes the name of the axis over which layers are split from the sums of gradients, where nothing else names it.
-    pub fn name_model_axis(&mut self, project: &Project) {
+    pub fn name_model_axis(&mut self, project: &Project, rules: &RuleBook, files: &Files) {
         self.summed_over = false;
         if self.model_axis.is_none() && !self.axis_names().iter().any(|axis| axis == model_axis::NAME) {
             self.model_axis = model_axis::of_reducers(project, self);
             self.summed_over = self.model_axis.is_some();
+            let ruled = |module| self.statics.protocol(rules, module).is_some();
+            if self.model_axis.is_none() && !project.modules.ids().any(ruled) {
+                self.model_axis = model_axis::of_all_ranks(files);
+            }
         }
+    }
+
+    /// Whether something tells which axis layers are split over: the program, or a framework that a module is written for.
+    pub fn tells_model_axis(&self, rules: &RuleBook, module: ModuleId) -> bool {
+        self.model_axis.is_some() || self.statics.protocol(rules, module).is_some()
     }
 
     /// The mesh declared for a module: by the file, its package, the configuration.

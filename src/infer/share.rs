@@ -259,7 +259,8 @@ impl Machine<'_> {
         let Some(module) = self.stack.last().map(|a| a.func.module) else { return false };
         let text_of = |module| self.files[self.project.file(module)].whole();
         let text = text_of(module);
-        if [".backward(", "torch.optim", "optimizer", "distributed.nn"].iter().any(|word| text.contains(word))
+        let trains = [".backward(", "torch.optim", "optimizer", "distributed.nn", "DTensor.from_local("];
+        if trains.iter().any(|word| text.contains(word))
             || self.stack.iter().any(|a| a.func.module != module && text_of(a.func.module).contains(".backward("))
         {
             return true;

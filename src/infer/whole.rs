@@ -6,6 +6,7 @@
 use super::formula::{Atom, Facts};
 use super::limits::MAX_NEEDING;
 use super::machine::Machine;
+use super::may_be_summed;
 use super::ops;
 use super::own_protocol::wraps_any;
 use super::parameters::may_freeze;
@@ -15,7 +16,7 @@ use super::practice::sizes::{says_part, whole_for};
 use super::practice::view::View;
 use super::value::{ObjId, Value};
 use super::world::World;
-use crate::ir::{Block, Func, LocalId, Operand, Rvalue, Stmt, StmtId};
+use crate::ir::{Block, ClassId, Func, LocalId, Operand, Rvalue, Stmt, StmtId};
 use crate::project::{ClassRef, ModuleId};
 use crate::rules::Role;
 use crate::source::{FileId, Name, Place};
@@ -199,12 +200,29 @@ impl Machine<'_> {
         if HANDLED.iter().any(|word| text.contains(word)) || may_freeze(text, name) {
             return false;
         }
+        if self.may_be_told_elsewhere(module, class, name) {
+            return false;
+        }
         let mut near: Vec<ModuleId> = self.stack.iter().map(|a| a.func.module).collect();
         near.push(module);
         near.iter().all(|m| {
             let text = self.files[self.project.file(*m)].whole();
             let wrapped = WRAPPERS.iter().any(|word| text.contains(word)) && !text.contains("process_group=");
             !wrapped && !OTHERWISE.iter().any(|word| text.contains(word))
+        })
+    }
+
+    /// Whether the file of a class, or another one that names it, may freeze a parameter, or sum its gradient in a way that is not read.
+    fn may_be_told_elsewhere(&self, module: ModuleId, class: Option<ClassId>, name: &str) -> bool {
+        let own = self.project.file(module);
+        let named = class.map(|class| self.project.class(ClassRef { module, class }).name.clone());
+        let others = named.iter().flat_map(|name| self.files.saying(name)).filter(|file| *file != own);
+        std::iter::once(own).chain(others).any(|file| {
+            let classes =
+                self.project.module_of(file).map(|m| self.project.modules[m].ir.classes.iter().map(|c| c.span));
+            let text = self.files[file].whole();
+            may_be_summed::freezes(text, &classes.into_iter().flatten().collect::<Vec<_>>(), name)
+                || may_be_summed::sums_otherwise(text)
         })
     }
 

@@ -253,7 +253,10 @@ impl Words<'_> {
         let when = found_in.when.into_iter().map(on_one_line).collect();
         let notes = draft.notes.into_iter().map(on_one_line).collect();
         let mut help = draft.help;
-        help.extend(finding.repairs.iter().filter(|r| !r.text.is_empty()).map(|r| self.repair(r)));
+        match finding.kind.is_of_local_part() {
+            true => help.push("`to_local(grad_placements=[Partial()])`, so that its gradient is summed".to_string()),
+            false => help.extend(finding.repairs.iter().filter(|r| !r.text.is_empty()).map(|r| self.repair(r))),
+        }
         let fix = fixes::fix(self.files, finding);
         let severity =
             if finding.rests_on_hint || found_in.rests_on_callers { Severity::Warning } else { draft.code.severity };

@@ -499,6 +499,9 @@ fn of_parts(mistake: &Membership) -> Draft {
             draft
         }
         Membership::ExpertNotMarked { .. } | Membership::ExpertsNotMarked { .. } => of_experts(mistake),
+        Membership::ClassLeftOut { asked, left, function, returned, sum } => {
+            class_left_out((asked, left, function), *returned, *sum)
+        }
         Membership::SiblingNotHooked { module, summed, hooked } => {
             let title = format!(
                 "the gradients of `{module}` are not summed: a hook sums those of `{summed}`, and `{module}` is made alike"
@@ -753,5 +756,17 @@ fn part_mean(reduced: Place, size: Option<Place>) -> Draft {
     draft.labels.push(spot(reduced, "sums of the same dim are added up over ranks".to_string()));
     draft.help.push("add up its sum over ranks as well, and divide by the size of the whole dim".to_string());
     draft.labels.extend(size.map(|place| spot(place, "the length of this rank's part".to_string())));
+    draft
+}
+
+/// A sum for norms of one class, where a function may give those of another.
+fn class_left_out((asked, left, function): (&Name, &Name, &Name), returned: Place, sum: Place) -> Draft {
+    let title =
+        format!("the gradients of `{left}` are not summed: those of `{asked}` are, and `{function}` may give either");
+    let mut draft = Draft::new(&codes::PARAMETER_NOT_SUMMED, title);
+    draft.primary = format!("leaves out `{left}`");
+    draft.labels.push(spot(returned, format!("`{function}` gives `{left}` here")));
+    draft.labels.push(spot(sum, "for those that the test takes".to_string()));
+    draft.help.push(format!("ask for every class that `{function}` may give"));
     draft
 }

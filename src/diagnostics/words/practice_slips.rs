@@ -30,6 +30,15 @@ pub fn slips(mistake: &Slip) -> Draft {
             });
             draft
         }
+        Slip::PartByWhole { part, whole, local, divided, kept } => {
+            let title = format!("`self.{part}` is this rank's part, and `{whole}` is the number of all ranks");
+            let mut draft = Draft::new(&codes::PART_BY_WHOLE, title);
+            draft.primary = "too small by the number of ranks".to_string();
+            draft.labels.push(spot(*divided, "divided by the number of ranks".to_string()));
+            draft.labels.push(spot(*kept, format!("of `{whole}` this rank has `self.{local}`")));
+            draft.help.push(format!("divide by `self.{local}`"));
+            draft
+        }
         Slip::EmptyPart { part, share } => {
             let title = format!("all ranks but the first get an empty part of `{part}`: `{share}` is its whole length");
             let mut draft = Draft::new(&codes::UNEVEN_SHARD, title);
@@ -129,6 +138,7 @@ fn groups(mistake: &Slip) -> Draft {
             draft
         }
         Slip::EmptyPart { .. }
+        | Slip::PartByWhole { .. }
         | Slip::RankForSize { .. }
         | Slip::ComparisonBound { .. }
         | Slip::AlwaysHolds { .. }

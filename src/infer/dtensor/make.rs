@@ -192,6 +192,11 @@ impl Machine<'_> {
             None => None,
         };
         let silent = call.value("grad_placements").is_some() && gradients.is_none();
+        // Without a word about it the gradient of an activation is taken for what the activation is.
+        let part = call.arg("tensor").map_or(0, |(_, part)| part);
+        let at = self.part(call.id, part);
+        let kept = self.files[at.file].slice(at.span).starts_with("self.");
+        let bare = call.value("grad_placements").is_none() && !kept && self.trains(&t, at);
         let mut local = LocalType::unknown();
         for (i, (axis, placement)) in on.axes().enumerate() {
             let Some(placement) = placement.filter(|_| !axis.is_position() && !silent) else { continue };
@@ -200,6 +205,7 @@ impl Machine<'_> {
                 state.set = match gradients.as_ref().and_then(|g| g.get(i).copied().flatten()) {
                     Some(Placement::Partial(_)) => AxisType::R,
                     Some(Placement::Replicate) => AxisType::I,
+                    None if bare => AxisType::I,
                     _ => continue,
                 };
             }

@@ -48,7 +48,7 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     let Some(forward) = lint.project.own_method(class.at, "forward") else { return };
     let view = near::shared(init, forward);
     let all = used(&view);
-    let said = if freezes(file) { None } else { said(init, class.at, SPLIT) };
+    let said = said(init, class.at, SPLIT);
     for (row, from, _) in &all {
         let rows: Vec<(Way<'_>, Arc<LayerRule>)> = ways(&view, class.at.class, row)
             .into_iter()
@@ -64,7 +64,8 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
                     .then(|| (way.place(), (way.inside(), way.told()), rule.clone()))
             });
             let Some((made, (inside, told_other), rule)) = together else { continue };
-            let told = said.filter(|_| !elsewhere(whole)).map(|said| (said, None));
+            let frozen = || freezes(file) && !sibling_marks::freezes_others(lint, class.at, whole);
+            let told = said.filter(|_| !elsewhere(whole) && !frozen()).map(|said| (said, None));
             let Some((said, sibling)) = told.or_else(|| sibling_marks::alike(lint, class, init, whole, &rule)) else {
                 continue;
             };

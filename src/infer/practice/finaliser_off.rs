@@ -61,6 +61,9 @@ const DIFFERS: &[&str] = &[
 /// Parts of names of gradients that a call of its own may sum.
 const OWN_WAYS: &[&str] = &["tensor", "norm", "embed", "sequence", "replicated", "tied", "shared", "partial"];
 
+/// Parts of names of numbers that are summed to divide by, or to be shown.
+const COUNTED: &[&str] = &["token", "num_", "count", "loss", "norm", "metric", "stat"];
+
 /// How a line says that an axis has one rank, or that nothing is split.
 const DENIES: &[&str] =
     &["== 1", "=1", "= 1", "is 1", "=false", "= false", ": false", "without", "only data", "disabled"];
@@ -219,7 +222,12 @@ fn is_put_back_late(view: &View<'_>, step: usize) -> bool {
 fn sums(view: &View<'_>, step: usize) -> bool {
     let Some(name) = near::name_of_call(view, step) else { return false };
     let of_gradients = name.contains("grad") && near::has_any(&name, OWN_WAYS) && !name.contains("grad_norm");
-    of_gradients || near::has_any(&name, &["all_reduce", "allreduce", "reduce_scatter"]) && !is_sync(&name)
+    let counted = || {
+        let input = view.collectives().iter().find(|(at, _)| *at == step).and_then(|(_, call)| call.input);
+        input.is_some_and(|o| view.name_of(&view.through(o)).is_some_and(|name| near::has_any(name, COUNTED)))
+    };
+    of_gradients
+        || near::has_any(&name, &["all_reduce", "allreduce", "reduce_scatter"]) && !is_sync(&name) && !counted()
 }
 
 /// Where a file says that the gradients of ranks that share the model differ, or a comment does; nowhere where it says that nothing is split.
@@ -253,6 +261,9 @@ fn split(view: &View<'_>, in_comment: bool) -> Option<Place> {
 
 /// Whether a comment speaks of ranks that share the model: ranks with parts of a sequence may be reduced over like data ranks.
 fn is_of_model(comment: &str) -> bool {
-    near::has_word(comment, "tp")
+    let of_weights =
+        near::has_any(comment, WEIGHTS) && near::has_any(comment, &["sequence_parallel", "sequence parallel"]);
+    of_weights
+        || near::has_word(comment, "tp")
         || near::has_any(comment, &["tensor parallel", "tensor-parallel", "model parallel", "model-parallel"])
 }

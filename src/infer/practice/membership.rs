@@ -36,6 +36,8 @@ pub enum Membership {
     ExpertsNotMarked { mark: Name, told: Place },
     /// A norm that a hook sums, and one made alike that it leaves out.
     SiblingNotHooked { module: Name, summed: Name, hooked: Place },
+    /// A sum is for norms of one class, where a function of the file may give those of another.
+    ClassLeftOut { asked: Name, left: Name, function: Name, returned: Place, sum: Place },
     /// Sums of gradients run where the sequence is whole, by a flag that says so.
     GateInverted { flag: Name, over: Vec<Name> },
     /// A buffer of gradients is overwritten where the other branch asks a flag whether to add.

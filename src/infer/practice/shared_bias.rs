@@ -15,7 +15,21 @@ use crate::source::Name;
 use crate::types::AxisType;
 
 /// Methods through which a parameter stays that parameter.
-const KEEPS: &[&str] = &["to", "float", "half", "bfloat16", "type_as", "to_local", "view", "reshape", "contiguous"];
+const KEEPS: &[&str] = &[
+    "to",
+    "float",
+    "half",
+    "bfloat16",
+    "type_as",
+    "to_local",
+    "view",
+    "reshape",
+    "contiguous",
+    "unsqueeze",
+    "squeeze",
+    "flatten",
+    "expand",
+];
 /// Parts of names of numbers of ranks.
 const SIZES: &[&str] = &["size", "degree", "world", "ranks"];
 /// Words of files that do something else with gradients, or have none.

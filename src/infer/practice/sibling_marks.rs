@@ -113,7 +113,7 @@ fn names_elsewhere(lint: &Lint<'_>, at: ClassRef, layer: &str) -> bool {
 
 /// Whether every line of a file that takes parameters out of training takes those of something else: of what the constructor is given, of
 /// what is there before the layer is made, or of what is not named like it.
-fn freezes_others(lint: &Lint<'_>, at: ClassRef, layer: &str) -> bool {
+pub(super) fn freezes_others(lint: &Lint<'_>, at: ClassRef, layer: &str) -> bool {
     let file = lint.files[lint.project.file(at.module)].whole();
     let made = format!("{}(", lint.project.class(at).name);
     let own = text_of(lint, at);
@@ -135,7 +135,8 @@ fn freezes_others(lint: &Lint<'_>, at: ClassRef, layer: &str) -> bool {
                     .is_some_and(|name| name != layer && own.contains(&format!("self.{name} = {name}\n")));
                 built.is_some_and(|func| param(func) || kept)
             });
-            if !(before || given || above.is_some_and(|test| leaves_named(test, layer))) {
+            let named = || trains_named(line, layer) || above.is_some_and(|test| leaves_named(test, layer));
+            if !(before || given || named()) {
                 return false;
             }
         }
@@ -163,5 +164,13 @@ fn frozen_of<'t>(line: &'t str, above: Option<&'t str>) -> Option<&'t str> {
 fn leaves_named(test: &str, layer: &str) -> bool {
     let Some((word, _)) = test.strip_prefix("if ").and_then(|test| test.split_once(" not in ")) else { return false };
     let word = word.trim_matches(['"', '\'']);
+    !word.is_empty() && layer.contains(word)
+}
+
+/// Whether a line lets what is named like a layer be trained: `p.requires_grad_("lora_" in name)`
+fn trains_named(line: &str, layer: &str) -> bool {
+    let Some((_, value)) = line.split_once("requires_grad") else { return false };
+    let Some((word, _)) = value.split_once(" in ").filter(|(word, _)| !word.ends_with(" not")) else { return false };
+    let word = word.trim_start_matches(['_', '(', '=', ' ']).trim_matches(['"', '\'']);
     !word.is_empty() && layer.contains(word)
 }

@@ -20,6 +20,8 @@ pub enum Slip {
     GroupOfOne { parameter: Name, made: Place },
     /// The length of a loader that goes through the part of one rank, divided by the number of ranks.
     LengthDivided { loader: Name, sampler: Place },
+    /// This rank's part of one size is divided by the whole of another, of which this rank's part is kept too.
+    PartByWhole { part: Name, whole: Name, local: Name, divided: Place, kept: Place },
     /// Ranks take parts that begin at multiples of the whole length.
     EmptyPart { part: Name, share: Name },
     /// A call leaves out the number of nodes, which is one then; the caller's own, which nothing reads, and the parameter.

@@ -5,12 +5,12 @@
 
 use super::expr::Expr;
 use super::found::Practice;
-use super::group_argument::{STAGES, schedule_steps};
+use super::group_argument::{STAGES, called, names_group, schedule_steps};
 use super::training::Training;
 use super::view::View;
 use super::{Found, near, shard_norm};
-use crate::ir::{FuncKind, Operand, Rvalue};
-use crate::source::Place;
+use crate::ir::{Arg, FuncKind, Operand, Rvalue};
+use crate::source::{Name, Place};
 use std::rc::Rc;
 
 /// How comments say that stages are meant to be clipped one by one.
@@ -22,8 +22,10 @@ const MODEL: &[&str] = &["model", "module", "stage", "params", "parameters", "gr
 
 /// `self.pp_schedule.step(x)`, and `clip_grad_norm_(parameters, most)` before the optimizer steps.
 pub fn clipped(view: &View<'_>, out: &mut Found) {
-    let clips =
-        |i: usize| shard_norm::norm(view, i).filter(|_| !is_method(view, i)).map(|(name, args)| (i, name, args));
+    let clips = |i: usize| {
+        let found = shard_norm::norm(view, i).filter(|_| !is_method(view, i)).or_else(|| own_clip(view, i));
+        found.map(|(name, args)| (i, name, args))
+    };
     let all: Vec<_> = (0..view.steps.len()).filter_map(clips).collect();
     if all.is_empty() {
         return;
@@ -52,6 +54,20 @@ pub fn clipped(view: &View<'_>, out: &mut Found) {
         }
         out.push((view.place(view.steps[i].id), Practice::Training(Training::StageNorm { function, schedule })));
     }
+}
+
+/// A call of a function of the project that clips as torch does, and is given no ranks.
+fn own_clip<'a>(view: &View<'a>, step: usize) -> Option<(Name, &'a [Arg])> {
+    let (at, args) = called(view, step)?;
+    let inner = near::shared(view, at);
+    let alone = !near::communicates(&inner) && !inner.func.params.iter().any(names_group);
+    let wrappers = view.rules.wrappers();
+    let norm = |i: usize| {
+        let path = inner.value(i).and_then(|value| inner.callee(value));
+        path.is_some_and(|path| wrappers.is_norm(&path) || wrappers.is_norm_of_tensors(&path))
+    };
+    let clips = || (0..inner.steps.len()).any(norm);
+    (alone && clips()).then(|| (inner.func.name.clone(), args))
 }
 
 /// Whether a step calls a method of an object, which may know of other ranks.

@@ -118,7 +118,16 @@ pub fn blocks(view: &View<'_>, out: &mut Found) {
             let mut names = Vec::new();
             spread(view, arrival.local, at, &arrival, &mut names, &mut FxHashSet::default());
             let is_dead = |l: &LocalId| dead(view, *l, at, arrival.round, &mut FxHashSet::default());
-            let (unread, alive): (Vec<LocalId>, Vec<LocalId>) = names.into_iter().partition(is_dead);
+            let (unread, mut alive): (Vec<LocalId>, Vec<LocalId>) = names.into_iter().partition(is_dead);
+            // The gradients of blocks that nobody reads travel with them.
+            let is_gradient = |l: &LocalId| {
+                let name = view.local_name(*l);
+                unread.iter().any(|u| {
+                    let of = view.local_name(*u);
+                    ["d", "d_", "grad_", "g_"].iter().any(|start| name.strip_prefix(start) == Some(of.as_str()))
+                })
+            };
+            alive.retain(|l| !is_gradient(l));
             let Some((call, own)) = own_read(view, &arrival, (&unread, &alive), &sent) else { continue };
             let place = view.place(view.steps[call].id);
             // Of several blocks of one loop the first is enough.
@@ -316,9 +325,12 @@ fn dead(view: &View<'_>, local: LocalId, step: usize, round: usize, seen: &mut F
                 PURE.contains(&name.as_str()) && dead(view, *dst, *at, round, seen)
             }
             Rvalue::Item { .. } | Rvalue::Use(_) => dead(view, *dst, *at, round, seen),
+            Rvalue::Build { .. } if goes_on(view, *dst, local) => true,
             Rvalue::Build { .. } => beside(view, local, *at, *dst)
                 .is_some_and(|all| all.into_iter().all(|(l, at)| dead(view, l, at, round, seen))),
-            Rvalue::Call { .. } | Rvalue::CallMethod { .. } => filled(view, value) == Some(local),
+            Rvalue::Call { .. } | Rvalue::CallMethod { .. } => {
+                filled(view, value) == Some(local) || arrives(view, value) && gives(view, *dst, local)
+            }
             _ => false,
         },
         Stmt::Unpack { before, star, after, .. } => {
@@ -326,6 +338,25 @@ fn dead(view: &View<'_>, local: LocalId, step: usize, round: usize, seen: &mut F
         }
         _ => false,
     })
+}
+
+/// Whether a list goes nowhere but to the next rank, of which comes what a variable is then: `k, v = rotate([k, v])`.
+fn goes_on(view: &View<'_>, list: LocalId, local: LocalId) -> bool {
+    let on = |at: &usize| match view.steps[*at].stmt {
+        Stmt::Assign { dst, value } => arrives(view, value) && gives(view, *dst, local),
+        _ => false,
+    };
+    view.is_temp(list) && !view.readers(list).is_empty() && view.readers(list).iter().all(on)
+}
+
+/// Whether a variable is bound anew to what a call gives, or to a part of it.
+fn gives(view: &View<'_>, result: LocalId, local: LocalId) -> bool {
+    let unpacks = |at: &usize| match view.steps[*at].stmt {
+        Stmt::Unpack { before, after, .. } => before.iter().chain(after.iter()).any(|l| *l == local),
+        Stmt::Assign { dst, value: Rvalue::Use(_) | Rvalue::Item { .. } } => *dst == local,
+        _ => false,
+    };
+    result == local || view.readers(result).iter().any(unpacks)
 }
 
 /// A call of a round that is given this rank's own blocks: for each the namesake that nobody reads, and its own name.
