@@ -47,6 +47,7 @@ const SETS: [(&str, &str); 37] = [
     ("tests/unseen/thirtysixth", "tests/unseen/thirtysixth.txt"),
     ("tests/unseen/thirtyseventh", "tests/unseen/thirtyseventh.txt"),
     ("tests/unseen/thirtyeighth", "tests/unseen/thirtyeighth.txt"),
+    ("tests/unseen/thirtyninth", "tests/unseen/thirtyninth.txt"),
 ];
 
 /// Repaired files with a finding. The first has a second mistake that its author did not mean: no `set_epoch`. # bug: a class may keep a

@@ -273,6 +273,14 @@ impl Machine<'_> {
             (None, Value::Path(path) | Value::Sym(path)) => super::collective::short(path),
             _ => return eval,
         };
+        // The own rank in a group that the name does not tell.
+        if let (Value::Path(path), Eval::One(Value::Unknown)) = (callee, &eval)
+            && args.args.is_empty()
+            && base.is_none()
+            && self.settings.is_rank(&format!("{path}()"))
+        {
+            return Eval::One(Value::Rank(AxisSet::one(Axis::variable(path))));
+        }
         let Some(group) = self.getter(&last, base, callee, args) else { return eval };
         let takes =
             |value: &Value| matches!(value, Value::Unknown) || is_unnamed(value) && matches!(group, Value::Group(_));

@@ -31,11 +31,9 @@ impl Machine<'_> {
     /// `base[index]`
     pub fn item(&mut self, id: StmtId, base: &Value, index: &Value) -> Eval {
         if let (Value::Tuple(_) | Value::List(_), Some(axes)) = (base, differing(index)) {
-            // Each rank takes another element. The ranks of a group that nothing resolves may be those of any other one.
-            let mut any = self.element_of(base);
-            if axes.iter().any(Axis::is_variable) && self.deriving.is_none() {
-                any = self.anywhere(any, &Value::Unknown);
-            }
+            // Each rank takes another element.
+            let any = self.element_of(base);
+            let any = self.unless_same_ranks(any, &axes);
             if self.deriving.is_none() && matches!(any, Value::Tensor(_)) && self.is_uncounted(base) {
                 // Of the parts of one tensor: as if it were indexed, but that a part has as many dims as the others.
                 let own = self.operator(id, "getitem", &[any.clone(), index.clone()]);
@@ -78,7 +76,11 @@ impl Machine<'_> {
             }
             Value::Tensor(_) => {
                 let part = self.operator(id, "getitem", &[base.clone(), index.clone()]);
-                if begins_anywhere(index) { self.anywhere(part, &Value::Unknown) } else { part }
+                match beginning(index) {
+                    _ if begins_anywhere(index) => self.anywhere(part, &Value::Unknown),
+                    Some(axes) => self.unless_same_ranks(part, &axes),
+                    None => part,
+                }
             }
             Value::Sym(path) => {
                 if let Some(axes) = self.sizes_before(path, index) {
@@ -162,6 +164,26 @@ impl Machine<'_> {
             Value::Number(Some(_)) => self.arithmetic(value, &Value::Rank(axes.clone())),
             _ => Value::Unknown,
         }
+    }
+
+    /// What the ranks of some axes take another part of: of a group that nothing resolves these may be the ranks, whatever it is called, so
+    /// that nothing is known there.
+    fn unless_same_ranks(&mut self, item: Value, axes: &AxisSet) -> Value {
+        let Value::Tensor(id) = &item else { return item };
+        if self.w.modes.typecheck.is_some() || self.deriving.is_some() {
+            return item;
+        }
+        let Some(mut t) = self.w.heap.tensor(*id).cloned() else { return item };
+        let unresolved = axes.iter().any(Axis::is_variable);
+        let may_be = |(axis, state): &(&Axis, &AxisState)| {
+            !axes.contains(axis) && (unresolved || axis.is_variable()) && state.set.leq(AxisType::EQUAL)
+        };
+        let open: Vec<Axis> = t.local.listed().filter(may_be).map(|(axis, _)| axis.clone()).collect();
+        if open.is_empty() {
+            return item;
+        }
+        open.iter().for_each(|axis| t.local.set(axis, AxisState::UNKNOWN));
+        self.new_tensor(t)
     }
 
     /// A tensor at a position of which nothing is known: it may be another one on each rank.
@@ -463,6 +485,15 @@ fn begins_anywhere(index: &Value) -> bool {
         Value::Slice(parts) => matches!(&parts[0], Value::Share(_) | Value::Unknown) && !is_none(&parts[1]),
         Value::Tuple(items) => items.iter().any(begins_anywhere),
         _ => false,
+    }
+}
+
+/// The axes over which ranks have another beginning of a range, or another element.
+fn beginning(index: &Value) -> Option<AxisSet> {
+    match index {
+        Value::Slice(parts) => differing(&parts[0]),
+        Value::Tuple(items) => items.iter().find_map(beginning),
+        one => differing(one),
     }
 }
 

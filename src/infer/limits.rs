@@ -94,6 +94,8 @@ pub const MAX_SET_FLAGS: usize = 64;
 pub const MAX_ORIGIN_STEPS: usize = 64;
 /// Functions that are looked through for a sum of gradients behind one call; beyond that it may sum anything.
 pub const MAX_REDUCING_CALLS: usize = 48;
+/// Files of a program all of which may freeze a parameter or sum its gradient; in a larger one those that name its class.
+pub const MAX_FILES_OF_PROGRAM: usize = 40;
 /// Names in a test whether an option is one of them: `style in ("tp", "sp")`.
 pub const MAX_NAMES_TESTED: usize = 6;
 

@@ -73,7 +73,7 @@ pub fn of_reducers(project: &Project, settings: &Settings) -> Option<Axis> {
 }
 
 /// Collectives that take all ranks where no group is given.
-const COLLECTIVES: &[&str] = &["all_reduce(", "all_gather(", "all_gather_into_tensor(", "reduce_scatter_tensor("];
+pub const COLLECTIVES: &[&str] = &["all_reduce(", "all_gather(", "all_gather_into_tensor(", "reduce_scatter_tensor("];
 
 /// Words with a group in them that say nothing of the ranks of a collective.
 const NO_GROUPS: &[&str] = &["init_process_group", "destroy_process_group", "param_group", "groups"];

@@ -4,6 +4,7 @@
 //! where two marks are of several axes, or where a wrapper over all ranks may sum what the program does not.
 //! Source: DESIGN.md section 7; megatron-core `distributed/finalize_model_grads.py`, whose protocol such programs copy. Next: `parameters.rs`.
 
+use super::model_axis::COLLECTIVES;
 use super::practice::reducers::{Reducer, Test};
 use super::settings::Settings;
 use crate::project::Project;
@@ -61,7 +62,7 @@ pub fn own_protocol(project: &Project, rules: &RuleBook, files: &Files, settings
         named(r) && project.func(r.func).params.iter().any(|p| p.has_default && is_group(&p.name))
     };
     let over_all = || ["get_world_size()", "(None)", ", None", "get_rank()"].iter().any(|w| files.any_says(w));
-    if reducers.iter().any(named) && super::model_axis::asks_for_groups(files, settings)
+    if reducers.iter().any(named) && (super::model_axis::asks_for_groups(files, settings) || takes_all_ranks(files))
         || reducers.iter().any(may_be_all) && over_all()
     {
         return None;
@@ -79,6 +80,17 @@ pub fn own_protocol(project: &Project, rules: &RuleBook, files: &Files, settings
         axes,
         summed_names: Vec::new(),
         source: Name::from("DESIGN.md section 7"),
+    })
+}
+
+/// Whether some collective of the program is given no group.
+fn takes_all_ranks(files: &Files) -> bool {
+    COLLECTIVES.iter().any(|call| {
+        files.saying(call).any(|file| {
+            let text = files[file].whole();
+            let mut calls = text.match_indices(call).map(|(at, _)| arguments(&text[at + call.len()..]));
+            calls.any(|given| !given.contains("group") && !given.contains("mesh") && !given.trim().is_empty())
+        })
     })
 }
 

@@ -80,7 +80,11 @@ impl Machine<'_> {
                     continue;
                 }
                 let whole = || whole_of_layer || self.is_whole(class, module, name, home) || alike();
-                if !off && (summed || covered()) || marked() || !whole() {
+                if !off && (summed || covered())
+                    || marked()
+                    || !whole()
+                    || self.is_frozen_elsewhere(module, class, name)
+                {
                     continue;
                 }
                 let at = self.taken_from(class, name, home).map_or(home, |(at, _)| at);

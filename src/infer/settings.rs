@@ -317,6 +317,8 @@ impl Settings {
     /// Whether a name is that of a rank, which differs between processes: `rank`, `tp_rank`. The rank of a matrix is not one.
     pub fn is_rank(&self, path: &str) -> bool {
         let last = path.rsplit('.').next().unwrap_or(path);
+        // `get_tp_rank()` of another package is asked for one.
+        let last = last.strip_suffix("()").and_then(|name| name.strip_prefix("get_")).unwrap_or(last);
         (last == "rank" || last.ends_with("_rank")) && !matches!(last, "lora_rank" | "low_rank" | "max_rank")
     }
 

@@ -259,7 +259,16 @@ impl Machine<'_> {
         let Some(module) = self.stack.last().map(|a| a.func.module) else { return false };
         let text_of = |module| self.files[self.project.file(module)].whole();
         let text = text_of(module);
-        let trains = [".backward(", "torch.optim", "optimizer", "distributed.nn", "DTensor.from_local("];
+        let trains = [
+            ".backward(",
+            "optim.",
+            "optimizer.",
+            "optimizer =",
+            "optimizer)",
+            "optimizer,",
+            "distributed.nn",
+            "DTensor.from_local(",
+        ];
         if trains.iter().any(|word| text.contains(word))
             || self.stack.iter().any(|a| a.func.module != module && text_of(a.func.module).contains(".backward("))
         {

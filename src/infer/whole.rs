@@ -4,7 +4,7 @@
 //! of an expert, or whose size is not followed. Source: DESIGN.md section 7. Next: `share.rs`, the split ones.
 
 use super::formula::{Atom, Facts};
-use super::limits::MAX_NEEDING;
+use super::limits::{MAX_FILES_OF_PROGRAM, MAX_NEEDING};
 use super::machine::Machine;
 use super::may_be_summed;
 use super::ops;
@@ -212,18 +212,35 @@ impl Machine<'_> {
         })
     }
 
-    /// Whether the file of a class, or another one that names it, may freeze a parameter, or sum its gradient in a way that is not read.
+    /// Whether the file of a class, or another one of its program, may freeze a parameter, or sum its gradient in a way that is not read.
     fn may_be_told_elsewhere(&self, module: ModuleId, class: Option<ClassId>, name: &str) -> bool {
-        let own = self.project.file(module);
-        let named = class.map(|class| self.project.class(ClassRef { module, class }).name.clone());
-        let others = named.iter().flat_map(|name| self.files.saying(name)).filter(|file| *file != own);
-        std::iter::once(own).chain(others).any(|file| {
-            let classes =
-                self.project.module_of(file).map(|m| self.project.modules[m].ir.classes.iter().map(|c| c.span));
-            let text = self.files[file].whole();
-            may_be_summed::freezes(text, &classes.into_iter().flatten().collect::<Vec<_>>(), name)
-                || may_be_summed::sums_otherwise(text)
-        })
+        let class = class.map(|class| ClassRef { module, class });
+        let sums = |file: &FileId| may_be_summed::sums_otherwise(self.files[*file].whole());
+        let files = self.files_of_program(module, class);
+        files.iter().any(|file| self.freezes_beside_classes(*file, name) || sums(file))
+    }
+
+    /// Whether one of them freezes it.
+    pub(super) fn is_frozen_elsewhere(&self, module: ModuleId, class: ClassRef, name: &str) -> bool {
+        self.files_of_program(module, Some(class)).iter().any(|file| self.freezes_beside_classes(*file, name))
+    }
+
+    fn freezes_beside_classes(&self, file: FileId, name: &str) -> bool {
+        let classes = self.project.module_of(file).map(|m| self.project.modules[m].ir.classes.iter().map(|c| c.span));
+        let classes: Vec<_> = classes.into_iter().flatten().collect();
+        may_be_summed::freezes(self.files[file].whole(), &classes, name)
+    }
+
+    /// The file of a class, and those that name it; of a small program all that speak of gradients.
+    fn files_of_program(&self, module: ModuleId, class: Option<ClassRef>) -> Vec<FileId> {
+        let named = class.map(|class| self.project.class(class).name.clone());
+        let all = [".grad", "requires_grad"].into_iter().filter(|_| self.files.len() <= MAX_FILES_OF_PROGRAM);
+        let words = named.iter().map(Name::as_str).chain(all);
+        let mut files: Vec<FileId> = words.flat_map(|word| self.files.saying(word)).collect();
+        files.push(self.project.file(module));
+        files.sort();
+        files.dedup();
+        files
     }
 
     /// The parameters of a root that this path needs to be Invariant.

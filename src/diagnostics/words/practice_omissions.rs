@@ -66,15 +66,7 @@ pub fn omissions(mistake: &Omission) -> Draft {
             draft.help.push(format!("reduce `{flag}` over the model-parallel ranks with MAX first"));
             draft
         }
-        Omission::InnerStep { backward, summed } => {
-            let title = "a module steps inside of its forward with the gradients of this rank: its copies drift apart";
-            let mut draft = Draft::new(&codes::UNREDUCED_STEP, title.to_string());
-            draft.primary = "steps with what this rank's samples give".to_string();
-            draft.labels.push(spot(*backward, "gives gradients that no wrapper sums".to_string()));
-            draft.labels.push(spot(*summed, "other statistics are summed over ranks".to_string()));
-            draft.help.push("average these gradients over the ranks before the step".to_string());
-            draft
-        }
+        Omission::InnerStep { backward, summed, ignored } => inner_step(*backward, *summed, *ignored),
         Omission::DivisionNotAsked { .. }
         | Omission::SequenceDivided { .. }
         | Omission::SizeOfFewer { .. }
@@ -150,6 +142,20 @@ fn of_factors(mistake: &Omission) -> Draft {
         | Omission::FewerUndone { .. }
         | Omission::RanksNotAsked { .. } => omissions(mistake),
     }
+}
+
+fn inner_step(backward: Place, summed: Place, ignored: bool) -> Draft {
+    let title = "a module steps inside of its forward with the gradients of this rank: its copies drift apart";
+    let mut draft = Draft::new(&codes::UNREDUCED_STEP, title.to_string());
+    draft.primary = "steps with what this rank's samples give".to_string();
+    draft.labels.push(spot(backward, "gives gradients that no wrapper sums".to_string()));
+    let beside = match ignored {
+        true => "the wrapper is told to leave parameters out",
+        false => "other statistics are summed over ranks",
+    };
+    draft.labels.push(spot(summed, beside.to_string()));
+    draft.help.push("average these gradients over the ranks before the step".to_string());
+    draft
 }
 
 fn fewer_undone(factor: &str, mean: Place, gathered: Place) -> Draft {

@@ -16,7 +16,9 @@ pub fn slips(mistake: &Slip) -> Draft {
         | Slip::SiblingHandsOn { .. }
         | Slip::OtherAxes { .. }
         | Slip::FirstOfOther { .. }
-        | Slip::AllRanksFactor { .. } => groups(mistake),
+        | Slip::AllRanksFactor { .. }
+        | Slip::CountOfFewer { .. }
+        | Slip::ShareAveraged { .. } => groups(mistake),
         Slip::RankForSize { name, given, rank_given, other } => {
             let (is, wanted) =
                 if *rank_given { ("a rank", "a number of ranks") } else { ("a number of ranks", "a rank") };
@@ -126,6 +128,8 @@ fn groups(mistake: &Slip) -> Draft {
             draft.help.push(format!("`dist.get_global_rank(group, 0)` with the group of {named}"));
             draft
         }
+        Slip::ShareAveraged { loss, weight, reduced } => share_averaged(loss, weight, *reduced),
+        Slip::CountOfFewer { count, over, axes: all, sized } => count_of_fewer(count, &axes(over), &axes(all), *sized),
         Slip::AllRanksFactor { count, over, summed, shared } => all_ranks_factor(count, &axes(over), *summed, *shared),
         Slip::MeshLeftOut { function, group, reduced } => {
             let title = format!(
@@ -156,6 +160,28 @@ fn all_ranks_factor(count: &str, over: &str, summed: Place, shared: Place) -> Dr
     draft.labels.push(spot(summed, format!("counts what the ranks of {over} have")));
     draft.labels.push(spot(shared, "these ranks share a batch, and are among all ranks too".to_string()));
     draft.help.push(format!("multiply by the number of ranks of {over}"));
+    draft
+}
+
+fn share_averaged(loss: &str, weight: &str, reduced: Place) -> Draft {
+    let title = format!(
+        "gradients are too small by the number of ranks: `{loss}` is a share of the mean over all ranks, and the wrapper averages shares"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+    draft.primary = format!("divided by what all ranks have of `{weight}`");
+    draft.labels.push(spot(reduced, "summed over all ranks".to_string()));
+    draft.help.push(format!("multiply `{loss}` by the number of ranks"));
+    draft
+}
+
+fn count_of_fewer(count: &str, over: &str, all: &str, sized: Place) -> Draft {
+    let title = format!(
+        "gradients are too large: the loss is multiplied by the number of ranks of {all}, and `{count}` is summed over {over}"
+    );
+    let mut draft = Draft::new(&codes::GRADIENT_FACTOR, title);
+    draft.primary = "lacks the tokens of ranks that have other parts of the sequence".to_string();
+    draft.labels.push(spot(sized, format!("multiplied by the number of ranks of {all}")));
+    draft.help.push(format!("sum `{count}` over {all}"));
     draft
 }
 

@@ -28,11 +28,11 @@ const PLAIN_TESTS: &[&str] = &["is_initialized", "is_available", "> 1", "is not 
 const MOST_DEPTH: usize = 4;
 
 /// A count that a method sums over data-parallel ranks and gives to its caller, or keeps.
-struct Counted {
-    method: Name,
-    local: Name,
-    axes: Vec<Name>,
-    place: Place,
+pub(super) struct Counted {
+    pub method: Name,
+    pub local: Name,
+    pub axes: Vec<Name>,
+    pub place: Place,
     /// The tests under which it is summed.
     tests: Vec<String>,
 }
@@ -180,7 +180,7 @@ fn scales_again(view: &View<'_>, at: usize, counts: &[LocalId]) -> bool {
 }
 
 /// The count that a method sums over data-parallel ranks, and nothing else changes.
-fn summed(method: &Rc<View<'_>>) -> Option<Counted> {
+pub(super) fn summed(method: &Rc<View<'_>>) -> Option<Counted> {
     let mut all = method.collectives().iter();
     let ((at, call), None) = (all.next()?, all.next()) else { return None };
     let local = near::local(call.input?)?;

@@ -410,6 +410,16 @@ pub const OF_FUNCTIONS: &[Check] = &[
     of_collectives(norm_sides::of_norms).with(&[&["inf"], &["norm"], &["all_reduce"]]),
     of_collectives(own_mesh::left_out).with(&[&["dtensor"], &["full_tensor"]]),
     of_collectives(group_root::roots).with(&[&["group", "pg"]]),
+    of_words(&["backward("], share_averaged::divided).with(&[
+        &["weight", "count", "num_"],
+        &[" / ", "/= "],
+        &["loss * "],
+    ]),
+    of_words(&["backward("], count_of_fewer::scaled).with(&[
+        &["loss"],
+        &["self."],
+        &["with_context_parallel", "dp_cp"],
+    ]),
     of_words(&["num_processes", "get_world_size("], all_processes::scaled).with(&[&["loss"], all_processes::SIZES]),
     of_words(&["get_worker_info"], worker_rank::given).with(&[&["get_worker_info"], &["world_size"]]),
     of_collectives(other_order::branches).with(&[&["if "], &["else"]]),

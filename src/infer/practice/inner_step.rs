@@ -12,8 +12,11 @@ use super::view::View;
 use crate::ir::{Rvalue, Stmt};
 
 /// Words of code that sums gradients, or leaves them to each rank on purpose.
-const SUMS: &[&str] =
-    &[".grad", "gradient", "grads", "no_sync", "distributeddataparallel", "ddp(", "accelerat", "inner_loop", "maml"];
+const SUMS: &[&str] = &[".grad", "gradient", "grads", "no_sync", "accelerat", "inner_loop", "maml"];
+/// What wraps a module, and sums what its own backward gives.
+const WRAPPERS: &[&str] = &["distributeddataparallel", "ddp("];
+/// A part of the name of the method by which a wrapper is told to leave parameters out.
+const IGNORES: &str = "params_and_buffers_to_ignore";
 
 /// `loss.backward(); self.codebook_optimizer.step()` in what `forward` calls.
 pub fn stepped(view: &View<'_>, out: &mut Found) {
@@ -32,17 +35,24 @@ pub fn stepped(view: &View<'_>, out: &mut Found) {
     let Some(step) = (backward..view.steps.len()).find(own_optimizer) else { return };
     let calls_it = |forward| near::shared(view, forward).code().contains(&format!("self.{}(", view.func.name));
     let in_forward = view.func.name == "forward" || near::own_method(view, "forward").is_some_and(calls_it);
-    if !in_forward || near::has_any(&near::bare(view.file()), SUMS) {
+    let text = near::bare(view.file());
+    // A wrapper that is told to leave parameters out sums nothing of them.
+    let left_out = text.contains(IGNORES);
+    if !in_forward || near::has_any(&text, SUMS) || !left_out && near::has_any(&text, WRAPPERS) {
         return;
     }
     let elsewhere = near::functions(view, view.at.module).into_iter().find_map(|at| {
         let other = near::shared(view, at);
+        if left_out {
+            let ignores = |step: &usize| near::name_of_call(&other, *step).is_some_and(|n| n.contains(IGNORES));
+            return (0..other.steps.len()).find(ignores).map(|step| other.place(other.steps[step].id));
+        }
         let first = other.collectives().iter().find(|(_, call)| call.rule.op == "all_reduce").map(|(step, _)| *step);
         first.or_else(|| kept(&other)).map(|step| other.place(other.steps[step].id))
     });
     if let Some(summed) = elsewhere {
         let backward = view.place(view.steps[backward].id);
-        let mistake = Omission::InnerStep { backward, summed };
+        let mistake = Omission::InnerStep { backward, summed, ignored: left_out };
         out.push((view.place(view.steps[step].id), Practice::Omission(mistake)));
     }
 }

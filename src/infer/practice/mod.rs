@@ -38,6 +38,7 @@ mod constant_loss;
 mod cooldown;
 mod copied_first;
 mod copies;
+mod count_of_fewer;
 mod counted_rounds;
 mod counts;
 mod cut;
@@ -247,6 +248,7 @@ mod shard_dim;
 mod shard_norm;
 mod sharded_step;
 mod shards_asked;
+mod share_averaged;
 mod shared_bias;
 mod shift_by_hand;
 mod shift_in_part;
@@ -570,6 +572,14 @@ impl<'a> Practices<'a> {
             finding.kind.is_mixed() && around(finding.place).is_some_and(|function| keys.contains(&function))
         };
         told.retain(|finding| !(finding.kind.is_of_gradients() && unrecorded::is_idle(&self.lint, finding.place)));
+        // A model that says that it is not in training takes no gradients.
+        let trains = |facts: &Facts| facts.get(&Atom::True(Name::from(TRAINING))) != Some(false);
+        let all = std::mem::take(told);
+        let kept = |finding: Finding| match finding.kind.is_of_gradients() {
+            true => finding.within(trains),
+            false => Some(finding),
+        };
+        told.extend(all.into_iter().filter_map(kept));
         if !keys.is_empty() {
             told.retain(|finding| !again(finding));
         }
@@ -608,6 +618,9 @@ impl<'a> Practices<'a> {
         found.chain(arities).collect()
     }
 }
+
+/// The flag of a module that is off where it is evaluated.
+const TRAINING: &str = "self.training";
 
 /// Whether a check will look at the statements of a function, as far as it shows without the rest of the project.
 pub fn looks_at(func: &Func, gist: &Gist, shown: &Shown, rules: &RuleBook) -> bool {

@@ -32,5 +32,5 @@ pub enum Omission {
     /// Slopes of attention heads that every rank takes from the first on.
     SlopesOfFirst { builder: Name },
     /// A module steps inside of its forward with the gradients of this rank, and sums other things. `summed`: where.
-    InnerStep { backward: Place, summed: Place },
+    InnerStep { backward: Place, summed: Place, ignored: bool },
 }

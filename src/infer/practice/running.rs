@@ -11,7 +11,7 @@ use super::reducers::is_gradient;
 use super::unshared::Unshared;
 use super::view::View;
 use super::{Class, Found, Lint};
-use crate::ir::{ArgKind, BinOp, Const, LocalId, Operand, Rvalue, Stmt};
+use crate::ir::{ArgKind, BinOp, Const, FuncKind, LocalId, Operand, Rvalue, Stmt};
 use crate::project::FuncRef;
 use crate::source::{Name, Place};
 
@@ -80,7 +80,8 @@ fn is_seen_to(lint: &Lint<'_>, class: &Class<'_>, init: &View<'_>, method: &str)
     let called = format!(".{method}(").to_lowercase();
     near::functions(init, class.at.module).into_iter().any(|at| {
         let function = near::shared(init, at);
-        let own = function.func.class == Some(class.at.class);
+        // The body of another class has all its methods.
+        let own = function.func.class == Some(class.at.class) || function.func.kind == FuncKind::ClassBody;
         let agrees = ["gather", "reduce", "broadcast", "load(", ".weight", "parameters("];
         !own && function.code().contains(&called) && near::has_any(function.code(), &agrees)
     })

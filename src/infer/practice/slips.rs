@@ -34,6 +34,10 @@ pub enum Slip {
     FirstOfOther { named: Vec<Name>, size: Vec<Name>, asked: Place },
     /// A loss is multiplied by the number of all ranks, and its count is summed over fewer of those that have the same tokens.
     AllRanksFactor { count: Name, over: Vec<Name>, summed: Place, shared: Place },
+    /// A loss is multiplied by the number of ranks of some axes, and its count is summed over fewer, which have a part of the tokens.
+    CountOfFewer { count: Name, over: Vec<Name>, axes: Vec<Name>, sized: Place },
+    /// A loss is the share of this rank in a mean over all ranks, and a wrapper averages its gradients; where its weight is summed.
+    ShareAveraged { loss: Name, weight: Name, reduced: Place },
     /// A branch for distributed tensors leaves out the reduction over a group that the function is given.
     MeshLeftOut { function: Name, group: Name, reduced: Place },
 }

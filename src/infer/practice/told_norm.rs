@@ -48,6 +48,7 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
         || may_set(text, mark)
         || uneven::gathers(lint, class.at)
         || is_summed_otherwise(lint, plain.attribute)
+        || is_seen_to_elsewhere(lint, text, plain.attribute)
         || is_tied_to_flag(lint, init, &init.steps[plain.step].guards)
         || may_be(&ClassMarks::none(class.at), lint, plain.attribute, mark)
     {
@@ -64,6 +65,18 @@ pub fn unmarked<'a>(lint: &Lint<'a>, class: &Class<'a>, out: &mut Found) {
     };
     let mistake = Unshared::NormNotTold { norm: plain.attribute.clone(), flag, mark: Name::from(*mark), told };
     out.push((made, Practice::Unshared(mistake)));
+}
+
+/// Whether code beside a class goes through modules to mark them by a function of its own, or puts another norm in the place of the attribute.
+fn is_seen_to_elsewhere(lint: &Lint<'_>, class: &str, attribute: &str) -> bool {
+    let marks = [format!("{SPLIT} = "), format!("\"{SPLIT}\", True")];
+    let applied = |file| near::has_any(lint.files[file].whole(), &marks);
+    let set = format!(".{attribute} = ");
+    let puts = |file| {
+        let text: &str = lint.files[file].whole();
+        text.matches(&set).count() > if text.contains(class) { class.matches(&set).count() } else { 0 }
+    };
+    lint.files.saying(".apply(").any(applied) || lint.files.saying(&set).any(puts)
 }
 
 /// The attributes that a constructor sets to what a call gives.
@@ -237,6 +250,15 @@ fn is_tied_to_flag(lint: &Lint<'_>, init: &View<'_>, guards: &[Guard<'_>]) -> bo
         };
         lint.files.saying(name).any(|file| {
             let lines: Vec<&str> = lint.files[file].whole().lines().map(str::trim_start).collect();
+            // `self.sp = sequence_parallel and fast`, and callers that give both.
+            let together = |line: &&str| {
+                let given = line.contains(&format!("{name}=")) && line.contains(&format!("{SPLIT}="));
+                let both = line.contains(SPLIT) && line.contains(name.as_str()) && line.contains(" and ");
+                !line.starts_with("def ") && (given || both)
+            };
+            if lines.iter().any(together) {
+                return true;
+            }
             lines.iter().enumerate().any(|(n, line)| {
                 let around = &lines[n.saturating_sub(3)..(n + 4).min(lines.len())];
                 let decides = line.starts_with("assert") || line.starts_with("if ") || sets(line);

@@ -87,7 +87,9 @@ pub fn added(view: &View<'_>, out: &mut Found) {
         };
         let Some(summed) = (i + 1..view.steps.len()).find(|s| sums(view, *s, sum, i)) else { continue };
         let text = text.get_or_insert_with(|| class_text(view));
+        let tells_ranks = |line: &str| line.contains("rank(") && near::has_any(line, &[" == ", " != ", " else "]);
         if near::has_any(text, OTHERWISE)
+            || text.lines().any(tells_ranks)
             || text.contains("- 1)")
             || is_seen_to(view, &bias)
             || !is_over(view, summed, &divisor)
