@@ -21,6 +21,10 @@ impl Machine<'_> {
             "hasattr" => self.has_attr(args),
             "getattr" => return self.get_attr(id, args),
             "setattr" => {
+                // Another module in the place of one, whatever holds it.
+                let named = matches!(args.positional(1), Some(Value::Const(_)));
+                let others = args.positional(2).filter(|_| named).cloned().map(|value| CallArgs::of(vec![value]));
+                self.note_handed_modules(&Name::from(name), others.as_ref().unwrap_or(args));
                 if let (Some(base), Some(Value::Const(Const::Str(name))), Some(value)) =
                     (args.positional(0), args.positional(1), args.positional(2))
                 {
@@ -452,7 +456,15 @@ impl Machine<'_> {
                 let found = dict.get(key).cloned();
                 match (found, dict.is_open()) {
                     (Some(value), _) => value,
-                    (None, false) => args.positional(1).cloned().unwrap_or(Value::NONE),
+                    (None, false) => {
+                        let value = args.positional(1).cloned().unwrap_or(Value::NONE);
+                        if name == "setdefault"
+                            && let Some(Cell::Dict(cell)) = self.w.heap.get_mut(id)
+                        {
+                            cell.set(key.clone(), value.clone());
+                        }
+                        value
+                    }
                     (None, true) => Value::Unknown,
                 }
             }

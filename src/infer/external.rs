@@ -104,6 +104,7 @@ impl Machine<'_> {
         let reason = if path.starts_with("torch.") { Reason::NoRule } else { Reason::UnresolvedCall };
         self.lose(reason, path);
         self.unresolved_in_derivation(args, path);
+        self.note_handed_modules(path, args);
         self.forget(args);
     }
 

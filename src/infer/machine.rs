@@ -89,6 +89,8 @@ pub struct Machine<'a> {
     pub modelling: bool,
     /// Whether modules may get styles, or be replaced, beside the plans that are followed.
     pub open_plans: bool,
+    /// The same of modules that the code makes itself.
+    pub open_modules: bool,
     /// Results of layers that a plan leaves whole, and what is computed of them elementwise.
     pub whole_last: rustc_hash::FxHashSet<ObjId>,
     /// The mesh that a compiler takes where none is given.
@@ -167,6 +169,7 @@ impl<'a> Machine<'a> {
             stand_ins: Vec::new(),
             modelling: false,
             open_plans: false,
+            open_modules: false,
             whole_last: rustc_hash::FxHashSet::default(),
             compiled: Value::Unknown,
             records: true,

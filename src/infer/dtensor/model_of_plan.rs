@@ -10,7 +10,7 @@ use crate::infer::machine::{Eval, Machine};
 use crate::infer::practice::near;
 use crate::infer::value::{ObjId, Value};
 use crate::ir::{Block, Const, FuncKind, Item, Operand, Stmt};
-use crate::project::{ClassRef, ModuleId, Resolved};
+use crate::project::{ClassRef, FuncRef, ModuleId, Resolved};
 use crate::rules::Entry;
 use crate::source::Name;
 
@@ -24,6 +24,49 @@ pub struct StandIn {
 
 /// What changes modules, or how they compute, without a plan.
 const BY_HAND: &[&str] = &["setattr(", "distribute_module", "distribute_tensor", "register_forward", "register_module"];
+
+/// The same by functions of modules that the code makes itself.
+const OF_KNOWN: &[&str] = &[
+    "setattr(",
+    "distribute_module(",
+    "distribute_tensor(",
+    "register_forward",
+    "register_module(",
+    ".apply(",
+    "named_children(",
+    "named_modules(",
+    ".weight = ",
+    ".weight.data = ",
+];
+
+/// Calls that make a model of what another library has under a name.
+const OF_LIBRARIES: &[&str] = &["from_pretrained(", "create_model(", "from_config("];
+
+/// Words of functions that look at a module, or wrap it, and leave its layers as they are.
+const LOOKS: &[&str] = &[
+    "print",
+    "log",
+    "count",
+    "num",
+    "summar",
+    "compile",
+    "fsdp",
+    "fully_shard",
+    "checkpoint",
+    "ac",
+    "init",
+    "save",
+    "load",
+    "replicate",
+    "ddp",
+    "optim",
+    "profil",
+    "check",
+    "assert",
+    "len",
+    "type",
+    "trainer",
+];
 
 /// Depth of modules in modules to which a style is looked for.
 const MAX_STYLE_DEPTH: usize = 8;
@@ -57,7 +100,7 @@ impl Machine<'_> {
         if let Some(before) = before.filter(|at| self.w.heap.object(*at).is_some() && self.has_modules(*at, entries)) {
             return Some((before, false));
         }
-        let class = self.class_of_plan(entries)?;
+        let class = self.class_of_plan(entries).filter(|_| !self.is_of_library(path.as_ref()))?;
         self.stand_in(call, class, path, entries).map(|at| (at, false))
     }
 
@@ -111,12 +154,57 @@ impl Machine<'_> {
         let known = matches!(call.value("module"), Some(Value::Object(_)));
         let text = || self.files[self.file()].slice(self.func().span);
         self.open_plans |= !followed || !known && (sets_others(self.func().body()) || near::has_any(text(), BY_HAND));
+        let by_hand = || {
+            let above = |at: FuncRef| self.files[self.project.file(at.module)].slice(self.project.func(at).span);
+            self.stack.iter().any(|active| near::has_any(above(active.func), OF_KNOWN))
+                || self.files[self.file()].whole().contains("setattr(")
+        };
+        self.open_modules |= !followed || by_hand();
+    }
+
+    /// Notes that a function which is not followed was given a module, and may have split its layers.
+    pub(in crate::infer) fn note_handed_modules(&mut self, path: &Name, args: &CallArgs) {
+        if self.open_modules || self.planning.is_some() || path.starts_with("torch.") {
+            return;
+        }
+        let name = path.rsplit('.').next().unwrap_or(path).to_lowercase();
+        let looks = name.split('_').any(|part| LOOKS.iter().any(|w| part.starts_with(w)));
+        let is_module = |value: &Value| match value {
+            Value::Object(id) => match self.w.heap.object(*id).map(|o| &o.class) {
+                Some(ObjectClass::External(class)) => matches!(self.rules.get(class), Some(Entry::Module(_))),
+                Some(ObjectClass::Project(class)) => {
+                    self.project.class(*class).methods.iter().any(|(name, _)| name == "forward")
+                }
+                None => false,
+            },
+            _ => false,
+        };
+        self.open_modules = !looks && args.args.iter().any(|a| is_module(&a.value));
+    }
+
+    /// Whether the module of a plan is one of another library: the annotation of the parameter names it, or the function makes it by a name.
+    fn is_of_library(&self, path: Option<&Name>) -> bool {
+        let text = self.files[self.file()].slice(self.func().span);
+        if near::has_any(text, OF_LIBRARIES) {
+            return true;
+        }
+        let Some(at) = self.stack.last().map(|active| active.func) else { return false };
+        let foreign = |hint: &str| match self.project.member(at.module, hint) {
+            Some(Resolved::External(path)) => {
+                !path.starts_with("torch") && near::has_any(hint, &["Model", "For", "Transformer"])
+            }
+            _ => false,
+        };
+        let params = &self.project.func(at).params;
+        let own = params.iter().filter(|p| path.is_none_or(|path| p.name == *path));
+        own.filter_map(|p| p.hint.as_deref()).any(|hint| foreign(hint.trim_matches(['"', '\''])))
     }
 
     /// Whether an object stands for a module that may have styles, or other modules, which are not followed. What stands for another module
     /// may be one of its layers, with the styles of that.
     pub(super) fn may_be_open(&self, module: ObjId) -> bool {
-        (self.open_plans || self.stand_ins.len() > 1) && self.stand_ins.iter().any(|s| s.object == module)
+        self.open_modules
+            || (self.open_plans || self.stand_ins.len() > 1) && self.stand_ins.iter().any(|s| s.object == module)
     }
 
     fn has_modules(&self, object: ObjId, entries: &[(Name, Value)]) -> bool {

@@ -7,6 +7,7 @@ use super::planned::Applied;
 use crate::infer::finding::FindingKind;
 use crate::infer::heap::{Cell, ObjectCell, ObjectClass};
 use crate::infer::machine::Machine;
+use crate::infer::practice::near;
 use crate::infer::value::{ObjId, Value};
 use crate::ir::ParamKind;
 use crate::rules::Entry;
@@ -47,6 +48,7 @@ impl Machine<'_> {
             Some(style) => vec![(Name::from(""), style.clone())],
             None => Vec::new(),
         };
+        self.open_modules |= self.is_open_plan(plan.as_ref(), entries.len());
         let builtin = entries.iter().any(|(_, v)| self.style_of(v).is_some());
         if let Some(Value::Mesh(mesh)) = call.value("device_mesh")
             && mesh.ndim() > 1
@@ -68,9 +70,11 @@ impl Machine<'_> {
                     fine = false;
                     break;
                 }
-                if self.style_of(style).is_some() {
-                    for at in self.modules_at(module, key) {
-                        self.styled(at, style, &axis);
+                let known = self.style_of(style).is_some();
+                for at in self.modules_at(module, key) {
+                    match known {
+                        true => self.styled(at, style, &axis),
+                        false => self.styled_otherwise(at),
                     }
                 }
             }
@@ -86,6 +90,24 @@ impl Machine<'_> {
         match module {
             Value::Object(_) => module,
             _ => Value::Unknown,
+        }
+    }
+
+    /// Whether a plan may have entries that are not known.
+    fn is_open_plan(&self, plan: Option<&Value>, entries: usize) -> bool {
+        match plan {
+            Some(Value::Dict(id)) => match self.w.heap.get(*id) {
+                // A loop without rounds leaves out what it fills under a pattern: that opens no plan.
+                Some(Cell::Dict(dict)) => {
+                    let looped = dict.entries.iter().any(|(key, _)| key.as_str().is_some_and(|k| k.contains('*')));
+                    let text = self.files[self.file()].slice(self.func().span);
+                    let closed = looped && !near::has_any(text, &[".update(", "**", "|="]);
+                    dict.is_open() && !closed || dict.entries.len() > entries
+                }
+                _ => true,
+            },
+            Some(style) => self.style_of(style).is_none(),
+            None => true,
         }
     }
 

@@ -172,7 +172,10 @@ impl Machine<'_> {
     ) -> bool {
         let many = |t: &TensorType| t.shape.as_ref().is_some_and(|s| s.0.iter().any(|n| n.is_some_and(|n| n > 1)));
         let Some(plain) = tensors.iter().position(|t| t.dist == Dist::Plain && many(t)) else { return true };
-        if self.project_says("implicit_replication") || self.is_asked(id) {
+        // Its loss takes plain labels for replicated ones.
+        let loss = matches!(call.rule.shape, ShapeRule::Loss | ShapeRule::ClassLoss);
+        let may_mix = |m: &Self| m.project_says("implicit_replication") || loss && m.project_says("loss_parallel");
+        if may_mix(self) || self.is_asked(id) {
             return true;
         }
         let part = |i: usize| arguments.get(i).map_or(0, |a| a.part);

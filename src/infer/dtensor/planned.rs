@@ -9,6 +9,7 @@ use crate::infer::finding::FindingKind;
 use crate::infer::heap::{Cell, ObjectCell, ObjectClass};
 use crate::infer::machine::{Eval, Machine};
 use crate::infer::ops::OpCall;
+use crate::infer::practice::near;
 use crate::infer::value::{Method, ObjId, Value};
 use crate::ir::{Const, ParamKind, StmtId};
 use crate::plan::{Placement, Written};
@@ -90,6 +91,15 @@ impl Machine<'_> {
         }
     }
 
+    /// A module with a style that is not followed: nothing is known of what a layer gives, or of the layers in a module of the project.
+    pub(super) fn styled_otherwise(&mut self, module: ObjId) {
+        let Some(Cell::Object(cell)) = self.w.heap.get_mut(module) else { return };
+        match cell.class {
+            ObjectClass::External(_) => cell.set(&Name::from(STYLE), Value::Unknown),
+            ObjectClass::Project(_) => self.open_modules = true,
+        }
+    }
+
     /// At the end of a root: the forwards of the modules to which it applied plans.
     pub(in crate::infer) fn run_plans(&mut self) {
         if self.plans.is_empty() || self.quiet {
@@ -138,6 +148,10 @@ impl Machine<'_> {
     /// A call of a module with a style; `None` if it has none.
     pub(in crate::infer) fn call_styled(&mut self, id: StmtId, object: &Value, args: &CallArgs) -> Option<Eval> {
         let Value::Object(at) = object else { return None };
+        if self.w.heap.object(*at).is_some_and(|cell| cell.get(STYLE) == Some(&Value::Unknown)) {
+            self.forget(args);
+            return Some(Eval::One(self.new_tensor(TensorType::unknown())));
+        }
         let style = self.style_at(*at)?;
         let mut args = args.clone();
         let fine = self.prepare_inputs(id, &style, &mut args);
@@ -245,7 +259,8 @@ impl Machine<'_> {
             match (state.set, state.shard) {
                 (AxisType::V, Some(dim)) if declared && last => part = Some((argument.part, dim)),
                 (AxisType::V, Some(dim)) if declared && !last => split = Some((argument.part, dim)),
-                (AxisType::EQUAL, _) => whole = Some(argument.part),
+                // Of a dim of one element each part takes the same.
+                (AxisType::EQUAL, _) if !self.adds_dim(id, argument.part) => whole = Some(argument.part),
                 _ => {}
             }
         }
@@ -261,6 +276,16 @@ impl Machine<'_> {
             };
             self.report(self.place(id), FindingKind::Distributed(Distributed::Plan(mistake)));
         }
+    }
+
+    /// Whether an operand gets a dim of one element where it stands: `gate.unsqueeze(1)`, `gate[:, None]`, `x.mean(1, keepdim=True)`.
+    fn adds_dim(&self, id: StmtId, part: usize) -> bool {
+        let at = self.part(id, part);
+        let text = self.files[at.file].slice(at.span);
+        let adds = |text: &str| near::has_any(text, &["unsqueeze(", "None", "keepdim"]);
+        let bound = format!("{text} = ");
+        let body = self.files[at.file].slice(self.func().span);
+        adds(text) || body.lines().any(|line| line.trim_start().starts_with(&bound) && adds(line))
     }
 
     /// What a value is on the axis, if a style made it that and it is not what a layout says.

@@ -28,18 +28,18 @@ impl Machine<'_> {
         });
         let Some(arg) = args.args.first().filter(|a| a.keyword.is_none() && sums).cloned() else { return false };
         let Some(t) = self.as_tensor(&arg.value).and_then(|t| self.w.heap.tensor(t)) else { return false };
-        let state = t.local.get(&axis).clone();
+        let (state, local) = (t.local.get(&axis).clone(), t.dist.on().is_none());
         let last = state.shard == Some(-1)
             || t.rank().is_some_and(|rank| state.shard.is_some_and(|dim| i64::from(dim) + 1 == rank as i64));
         let decided = state.origin.as_ref().is_some_and(|o| o.root().reason == Reason::Declared);
-        if state.set == AxisType::V && last && decided {
+        if state.set == AxisType::V && last && decided && self.has_whole_weight(object) {
             let value = self.part(id, arg.part);
             let layer = crate::infer::collective::short(class);
             let mistake = PlanMistake::Whole { layer, value };
             self.report(value, FindingKind::Distributed(Distributed::Plan(mistake)));
             return false;
         }
-        t.dist.on().is_none() && self.has_whole_weight(object)
+        local && self.has_whole_weight(object)
     }
 
     /// Whether the weight of a layer has, as far as is known, several rows, and not those of one rank.

@@ -67,8 +67,17 @@ const ONE_RANK: &[&str] = &[
 ];
 
 /// Words of comments that turn those into the opposite.
-const ALL_RANKS: &[&str] =
-    &["same", "identical", "equal", "gathered", "not sharded", "no longer sharded", "unsharded", "un-sharded"];
+const ALL_RANKS: &[&str] = &[
+    "same",
+    "identical",
+    "equal",
+    "gathered",
+    "is replicated",
+    "not sharded",
+    "no longer sharded",
+    "unsharded",
+    "un-sharded",
+];
 
 /// Whether a comment speaks of values of one rank.
 fn of_one_rank(text: &str) -> bool {
@@ -87,7 +96,7 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
     for step in 0..view.steps.len() {
         let Some((base, name)) = leaving(view, step).filter(|_| !is_apart(view, step)) else { continue };
         // A hook on what is gathered may sum its gradient.
-        if view.code().contains("register_hook(") {
+        if near::has_any(view.code(), &["register_hook(", "sum_grad", "reduce_grad", "reducegrad"]) {
             continue;
         }
         let receiver = match view.expr(base) {
@@ -363,9 +372,13 @@ fn combines(view: &View<'_>, value: &Rvalue, held: &FxHashSet<LocalId>) -> bool 
 
 /// Whether a gathered weight surely meets data that differs between the ranks that hold its shards.
 fn gathered(view: &View<'_>, weight: &str, data: &FxHashSet<LocalId>) -> Option<Option<Place>> {
-    let note = near::notes(view)
-        .into_iter()
-        .find(|n| near::speaks_of(&n.text, DATA_PARALLEL) || of_one_rank(&n.text) && names(view, data, &n.text));
+    if equal_everywhere(view) {
+        return None;
+    }
+    let apart = |text: &str| near::has_any(text, &["already", "unshard", "tp only", "only tp", "before the forward"]);
+    let note = near::notes(view).into_iter().find(|n| {
+        near::speaks_of(&n.text, DATA_PARALLEL) && !apart(&n.text) || of_one_rank(&n.text) && names(view, data, &n.text)
+    });
     if let Some(note) = note {
         return Some(note.place);
     }
@@ -375,7 +388,25 @@ fn gathered(view: &View<'_>, weight: &str, data: &FxHashSet<LocalId>) -> Option<
         || weight == "weight" && view.file().contains("lm_head.weight") && view.code().contains("cross_entropy");
     let labels =
         view.func.params.iter().any(|p| matches!(p.name.as_str(), "labels" | "target" | "targets" | "shift_labels"));
-    (head && labels).then_some(None)
+    // A head that a plan splits over the ranks of one copy of the model meets what is equal on these ranks.
+    let split = || {
+        let file = view.file();
+        let plans = file.contains("ColwiseParallel") && (file.contains("head\":") || file.contains("output\":"));
+        plans && !near::has_any(file, &["fully_shard", "FSDP"])
+    };
+    (head && labels && !split()).then_some(None)
+}
+
+/// Whether the function says that all ranks have the same activations.
+fn equal_everywhere(view: &View<'_>) -> bool {
+    let says = |text: &str| {
+        let equal = near::has_any(text, &["same", "identical", "equal", "all tokens", "every token"]);
+        equal && near::has_any(text, &["rank", "tp", "tensor-parallel", "tensor parallel", "there"])
+    };
+    let lines = view.text(view.spot(view.func.span)).to_lowercase();
+    let doc = lines.split("\"\"\"").nth(1).unwrap_or_default();
+    says(doc)
+        || near::notes(view).iter().any(|n| says(&n.text) && !near::has_any(&n.text, &["not the same", "not equal"]))
 }
 
 /// Whether a weight is the same on all ranks: a comment, its placements, or a norm.
@@ -434,7 +465,7 @@ fn one_rank(view: &View<'_>, data: &FxHashSet<LocalId>) -> Option<()> {
         near::has_part(name, "local") || near::has_part(name, "shard")
     });
     let noted = || near::notes(view).iter().any(|n| of_one_rank(&n.text) && names(view, data, &n.text));
-    (named || noted()).then_some(())
+    (named && !equal_everywhere(view) || noted()).then_some(())
 }
 
 /// Whether a text names one of the variables.

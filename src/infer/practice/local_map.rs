@@ -51,7 +51,7 @@ pub fn regions(view: &View<'_>, out: &mut Found) {
         if !path.ends_with(".local_map") && path != "local_map" || !path.starts_with("torch") {
             continue;
         }
-        if args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar)) {
+        if args.iter().any(|a| matches!(a.kind, ArgKind::Star | ArgKind::DoubleStar)) || no_sum_is_due(view, i, args) {
             continue;
         }
         let first = usize::from(!args.is_empty());
@@ -74,6 +74,19 @@ pub fn regions(view: &View<'_>, out: &mut Found) {
         let mistake = Placements::RegionGradient { conditional: dropped };
         out.push((place, Practice::Placements(mistake)));
     }
+}
+
+/// Words of code through which no gradient goes, or which sums it itself.
+const SUMS_ITSELF: &[&str] =
+    &[".detach(", "no_grad", "inference_mode", ".apply(", "copy_to", "reduce", "register_hook"];
+
+/// Whether no gradient flows through a region, or the region sums it itself.
+fn no_sum_is_due(view: &View<'_>, step: usize, args: &[Arg]) -> bool {
+    let inside = || {
+        let region = args.first().and_then(|a| near::function(view, &a.value));
+        region.is_some_and(|at| near::has_any(near::shared(view, at).code(), SUMS_ITSELF))
+    };
+    view.without_gradient(step) || near::is_unrecorded(view) || view.code().contains(".detach(") || inside()
 }
 
 /// Whether gradient placements are absent in some configuration: whether a condition decides, and what they are otherwise.
@@ -216,7 +229,8 @@ pub fn styles(view: &View<'_>, out: &mut Found) {
         };
         for (key, value) in pairs {
             let Some(module) = view.expr(&key).string().cloned() else { continue };
-            if module.rsplit('.').next().is_some_and(|last| ROUTERS.contains(&last)) {
+            let last = module.rsplit('.').next().unwrap_or(&module);
+            if ROUTERS.contains(&last) && (last != "gate" || routes(view)) {
                 style(view, module, value, out);
             }
         }
@@ -229,10 +243,18 @@ pub fn styles(view: &View<'_>, out: &mut Found) {
             continue;
         };
         let name = view.through(module).last_name().map(Name::from);
-        if let Some(name) = name.filter(|n| applies && ROUTERS.contains(&n.as_str())) {
+        if let Some(name) =
+            name.filter(|n| applies && ROUTERS.contains(&n.as_str()) && (n.as_str() != "gate" || routes(view)))
+        {
             style(view, name, plan, out);
         }
     }
+}
+
+/// Whether a file speaks of experts: a gate may be that of a highway.
+fn routes(view: &View<'_>) -> bool {
+    let text = view.file().to_lowercase();
+    near::has_any(&text, &["expert", "moe", "router"])
 }
 
 /// One entry of a plan.
@@ -242,6 +264,13 @@ fn style(view: &View<'_>, module: Name, value: &Operand, out: &mut Found) {
     let Some(path) = near::path(view, callee) else { return };
     let Resolved::Class(class) = view.project.path(&path) else { return };
     let Some((parameter, position, returns)) = returned(view, class) else { return };
+    // What stays distributed has a gradient with placements.
+    let stays = |(kind, value): &(ArgKind, Expr)| {
+        matches!(kind, ArgKind::Keyword(k) if k.contains("local")) && *value == Expr::Const(Const::Bool(false))
+    };
+    if args.iter().any(stays) {
+        return;
+    }
     let given = args.iter().enumerate().any(|(i, (kind, value))| match kind {
         ArgKind::Keyword(k) => *k == parameter && !value.is_none(),
         ArgKind::Positional => Some(i) == position,

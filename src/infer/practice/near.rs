@@ -610,3 +610,10 @@ mod tests {
         assert_eq!(bare("'open\n# end"), "'open\n");
     }
 }
+
+/// Whether a file of the project names a parameter in a string where it sums gradients.
+pub fn summed_elsewhere(view: &View<'_>, name: &str) -> bool {
+    let quoted = format!("\"{name}\"");
+    let sums = |text: &str| text.contains(".grad") && has_any(text, &["all_reduce", "reduce_scatter"]);
+    view.files.saying(&quoted).any(|file| sums(view.files[file].whole()))
+}

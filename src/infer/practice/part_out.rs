@@ -31,6 +31,19 @@ const WITHOUT_GRADIENT: &[&str] = &[
     "counts",
     "num",
     "lengths",
+    "g",
+    "grad",
+    "grads",
+    "gradient",
+    "preds",
+    "pixel",
+    "pixels",
+    "image",
+    "images",
+    "audio",
+    "batch",
+    "data",
+    "momentum",
 ];
 
 /// Functions whose first argument has no gradient, and those whose results have none.
@@ -70,6 +83,9 @@ pub fn parts(view: &View<'_>, out: &mut Found) {
         let Some(Rvalue::CallMethod { base, name, args }) = view.value(step) else { continue };
         let Stmt::Assign { dst, .. } = view.steps[step].stmt else { continue };
         if !args.is_empty() || !matches!(name.as_str(), "full_tensor" | "to_local") || is_apart(view, step) {
+            continue;
+        }
+        if view.expr(base).any(&mut |e| e.call_of("detach").is_some()) || view.code().contains(".item()") {
             continue;
         }
         let whole = match name.as_str() {
@@ -155,7 +171,16 @@ fn given<'a>(view: &View<'a>, args: &'a [Arg], position: usize) -> Option<Vec<Pl
 
 fn listed(view: &View<'_>, placements: &Expr) -> Option<Vec<Placed>> {
     let Expr::Build(items) = near::deep(view, placements) else { return None };
+    // Of a mean or a largest value each rank has no term.
+    let other = |e: &Expr| e.call_of("Partial").is_some_and(|args| !args.is_empty() && !is_sum(args));
+    if items.iter().any(other) {
+        return None;
+    }
     Some(by_dim(view, &items))
+}
+
+fn is_sum(args: &[(ArgKind, Expr)]) -> bool {
+    args.iter().all(|(_, e)| e.string().is_none_or(|s| s.as_str() == "sum"))
 }
 
 /// Where something that is computed from a value is wrapped as one part of a sum.

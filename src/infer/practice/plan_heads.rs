@@ -63,7 +63,7 @@ impl Entry {
 pub fn local_heads(view: &View<'_>, out: &mut Found) {
     let file = view.file();
     let bare = near::bare(file);
-    if near::has_any(&bare, WRAPS) {
+    if near::has_any(&bare, WRAPS) || view.files.any_says("DTensor.from_local(") && bare.contains("import") {
         return;
     }
     let context = entered(view);
@@ -90,6 +90,9 @@ pub fn kept_norms(view: &View<'_>, out: &mut Found) {
         let entries = entries(view, step);
         for norm in &entries {
             let Some(letter) = normed(&norm.leaf) else { continue };
+            if near::summed_elsewhere(view, &norm.leaf) {
+                continue;
+            }
             let beside = || entries.iter().filter(|other| other.parent == norm.parent);
             let splits = |other: &&Entry| other.is(SPLITS) && projects(&other.leaf, letter) && other.args.is_empty();
             let Some(source) = beside().find(splits) else { continue };

@@ -12,7 +12,17 @@ use super::whole_input::{Entry, plan};
 use crate::source::{FileId, Name, Place, Span};
 
 /// Further ways to give modules styles, or to sum gradients of what has none.
-const OTHERWISE: &[&str] = &["register_hook", "post_accumulate", "distribute_module", "distribute_tensor", "setattr("];
+const OTHERWISE: &[&str] = &[
+    "register_hook",
+    "post_accumulate",
+    "distribute_module",
+    "distribute_tensor",
+    "setattr(",
+    "requires_grad_(false)",
+    ".requires_grad = false",
+    "}_norm",
+    "isinstance(",
+];
 
 /// `"mlp.w1": ColwiseParallel()` beside `"mlp.w3": RowwiseParallel()`, and `self.w1(x) * self.w3(x)`
 pub fn products(view: &View<'_>, out: &mut Found) {
@@ -38,9 +48,15 @@ pub fn products(view: &View<'_>, out: &mut Found) {
 /// Where results of two modules of one object are multiplied with each other, if every line that uses both does so.
 fn multiplied(view: &View<'_>, one: &str, other: &str) -> Option<Place> {
     let (first, second) = (format!("self.{one}("), format!("self.{other}("));
-    let mut found = None;
+    let made = format!("self.{one} = ");
+    let (mut found, mut models) = (None, 0);
     for file in view.files.saying(&first) {
         let text = view.files[file].whole();
+        // Which of several models the plan is for is not known.
+        models += text.matches(&made).count();
+        if models > 1 {
+            return None;
+        }
         let mut start = 0;
         for line in text.split_inclusive('\n') {
             let at = start;
@@ -105,7 +121,7 @@ pub fn norms(view: &View<'_>, out: &mut Found) {
             .iter()
             .filter(|e| e.style == "PrepareModuleInput" && e.says("input_layouts", "Shard") && e.guards.is_empty())
             .collect();
-        if blocks.len() < 2 {
+        if blocks.len() < 2 || by_class(view) {
             continue;
         }
         let Some((norm, made)) = left_out(view, &own, &blocks) else { continue };
@@ -145,6 +161,13 @@ fn left_out(view: &View<'_>, own: &[&Entry], blocks: &[&&Entry]) -> Option<(Name
     let mut near = found.into_iter().filter(|(shared, ..)| *shared == nearest);
     let (one, None) = (near.next()?, near.next()) else { return None };
     Some((one.1, one.2)).filter(|(norm, made)| !is_named_elsewhere(view, norm, made.file))
+}
+
+/// Whether some file of the project finds norms, or plain parameters, by their class, as what splits them or sums their gradients does.
+fn by_class(view: &View<'_>) -> bool {
+    let by = ["Norm)", "Norm))", "DTensor)", "norm\" in", "norm' in"];
+    view.files.any_says("isinstance(") && by[..3].iter().any(|w| view.files.any_says(w))
+        || by[3..].iter().any(|w| view.files.any_says(w))
 }
 
 /// How many folders a file has in common with that of the plan.

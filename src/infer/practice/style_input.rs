@@ -32,7 +32,7 @@ pub fn bare(view: &View<'_>, out: &mut Found) {
     let file = view.files[view.project.file(class.module)].whole();
     let of_embedding = view.project.class(class).name.to_lowercase().contains("embed");
     if of_embedding
-        || ["grad_placements", "no_grad"].iter().any(|w| text.contains(w))
+        || ["grad_placements", "no_grad", "requires_grad_(False)"].iter().any(|w| text.contains(w))
         || file.contains("inference_mode")
     {
         return;

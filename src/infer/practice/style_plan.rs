@@ -177,5 +177,5 @@ fn is_handled(view: &View<'_>, norm: &str) -> bool {
         near::ending(text, norm).any(|at| text[at..].starts_with(end.as_str()) && !text[..at].ends_with("self."))
     });
     let sums = near::ending(text, ".grad").next().is_some() && text.contains("reduce");
-    named || sums || near::has_any(text, SUMS)
+    named || sums || near::has_any(text, SUMS) || near::summed_elsewhere(view, norm)
 }

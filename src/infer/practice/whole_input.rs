@@ -7,6 +7,7 @@ use super::Found;
 use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
+use super::near;
 use super::view::View;
 use crate::ir::{ArgKind, BuildKind, Const, Item, Rvalue, Stmt, StmtId};
 use crate::source::{Name, Place};
@@ -35,8 +36,19 @@ impl Entry {
         EMBEDDINGS.iter().any(|w| name.contains(w)) && !NO_SEQUENCE.iter().any(|w| name.contains(w))
     }
 
+    /// Whether what it gives stays distributed: what takes it places it as it needs it.
+    fn stays_distributed(&self) -> bool {
+        self.given("use_local_output").is_some_and(|e| *e == Expr::Const(Const::Bool(false)))
+    }
+
     fn given(&self, name: &str) -> Option<&Expr> {
         self.args.iter().find(|(n, _)| n == name).map(|(_, e)| e)
+    }
+
+    /// Whether a norm may take what an embedding gives: both stand in one module, or the norm in one inside of it by its number.
+    fn is_of_stream(&self, norm: &Entry) -> bool {
+        let image = near::has_any(&self.name.to_lowercase(), &["image", "vision", "pixel", "audio", "visual"]);
+        !image || norm.name.split('.').next() == self.name.split('.').next()
     }
 
     pub fn says(&self, name: &str, placement: &str) -> bool {
@@ -46,7 +58,7 @@ impl Entry {
 }
 
 /// Words in names of blocks whose results are added to nothing.
-const LAST: &[&str] = &["head", "out", "classif", "pool", "value", "score", "logit"];
+const LAST: &[&str] = &["head", "out", "classif", "pool", "value", "score", "logit", "aux", "probe", "critic", "mtp"];
 
 /// `"tok_embeddings": RowwiseParallel(input_layouts=Replicate())` before `"norm": SequenceParallel()`
 pub fn embeddings(view: &View<'_>, out: &mut Found) {
@@ -67,7 +79,10 @@ pub fn embeddings(view: &View<'_>, out: &mut Found) {
         return;
     }
     // Several embeddings, or a helper that cuts the sequence by hand.
-    if ["scatter", "chunk(", "split(", "redistribute", "distribute_module"].iter().any(|w| view.code().contains(w)) {
+    if ["scatter", "chunk(", "split(", "redistribute", "distribute_module", "_hook("]
+        .iter()
+        .any(|w| view.code().contains(w))
+    {
         return;
     }
     // Another plan for another case, or a module whose forward is followed.
@@ -82,7 +97,9 @@ pub fn embeddings(view: &View<'_>, out: &mut Found) {
             None => entry.style == "RowwiseParallel" && entry.says("input_layouts", "Replicate"),
             Some(_) => entry.says("output_layouts", "Replicate"),
         };
-        if whole && parts.plan == entry.plan {
+        // A norm in another module is that of a part of the model.
+        let together = entry.is_of_stream(parts);
+        if whole && together && parts.plan == entry.plan && !entry.stays_distributed() {
             let found =
                 Membership::WholeInput { module: entry.name.clone(), norm: parts.name.clone(), taken: parts.place };
             out.push((entry.place, Practice::Membership(found)));
@@ -122,6 +139,9 @@ pub fn residuals(view: &View<'_>, out: &mut Found) {
         for whole in
             closers.iter().filter(|e| e.given("output_layouts").is_none() || e.says("output_layouts", "Replicate"))
         {
+            if whole.stays_distributed() {
+                continue;
+            }
             let found =
                 Membership::WholeOutput { module: whole.name.clone(), other: parts.name.clone(), parts: parts.place };
             out.push((whole.place, Practice::Membership(found)));

@@ -1,0 +1,24 @@
+import torch.nn as nn
+import torch.nn.functional as F
+from torch.distributed.device_mesh import init_device_mesh
+from torch.distributed.tensor import DTensor, Replicate, Shard, distribute_module, distribute_tensor
+from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+from parallel_utils import tp_linear_
+
+
+class MLP(nn.Module):
+    def __init__(self, d):
+        super().__init__()
+        self.up = nn.Linear(d, 4 * d)
+        self.down = nn.Linear(4 * d, d)
+
+    def forward(self, x):
+        return self.down(F.gelu(self.up(x)))
+
+
+def main(cfg, extra):
+    mesh = init_device_mesh("cuda", (8,), mesh_dim_names=("tp",))
+    model = MLP(64)
+    tp_linear_(model.up, mesh)
+    parallelize_module(model, mesh, {"down": RowwiseParallel()})
+    return model
