@@ -86,7 +86,7 @@ pub fn of_all_ranks(files: &Files) -> Option<Axis> {
     let plain = |file: &FileId| {
         let text = files[*file].whole();
         let mut words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-        !words.any(|word| is_of_some(word))
+        !words.any(is_of_some)
     };
     (!speaking.is_empty() && speaking.iter().all(plain)).then(|| Axis::variable(WORLD))
 }

@@ -598,6 +598,13 @@ pub fn default_of(view: &View<'_>, at: usize) -> Option<Const> {
     })
 }
 
+/// Whether a file of the project names a parameter in a string where it sums gradients.
+pub fn summed_elsewhere(view: &View<'_>, name: &str) -> bool {
+    let quoted = format!("\"{name}\"");
+    let sums = |text: &str| text.contains(".grad") && has_any(text, &["all_reduce", "reduce_scatter"]);
+    view.files.saying(&quoted).any(|file| sums(view.files[file].whole()))
+}
+
 #[cfg(test)]
 mod tests {
     use super::bare;
@@ -609,11 +616,4 @@ mod tests {
         assert_eq!(bare("''é = r'\\'a b'"), "''é = r''");
         assert_eq!(bare("'open\n# end"), "'open\n");
     }
-}
-
-/// Whether a file of the project names a parameter in a string where it sums gradients.
-pub fn summed_elsewhere(view: &View<'_>, name: &str) -> bool {
-    let quoted = format!("\"{name}\"");
-    let sums = |text: &str| text.contains(".grad") && has_any(text, &["all_reduce", "reduce_scatter"]);
-    view.files.saying(&quoted).any(|file| sums(view.files[file].whole()))
 }
