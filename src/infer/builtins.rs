@@ -21,10 +21,6 @@ impl Machine<'_> {
             "hasattr" => self.has_attr(args),
             "getattr" => return self.get_attr(id, args),
             "setattr" => {
-                // Another module in the place of one, whatever holds it.
-                let named = matches!(args.positional(1), Some(Value::Const(_)));
-                let others = args.positional(2).filter(|_| named).cloned().map(|value| CallArgs::of(vec![value]));
-                self.note_handed_modules(&Name::from(name), others.as_ref().unwrap_or(args));
                 if let (Some(base), Some(Value::Const(Const::Str(name))), Some(value)) =
                     (args.positional(0), args.positional(1), args.positional(2))
                 {
