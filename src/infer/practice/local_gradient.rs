@@ -376,9 +376,10 @@ fn gathered(view: &View<'_>, weight: &str, data: &FxHashSet<LocalId>) -> Option<
         return None;
     }
     let apart = |text: &str| near::has_any(text, &["already", "unshard", "tp only", "only tp", "before the forward"]);
-    let note = near::notes(view).into_iter().find(|n| {
-        near::speaks_of(&n.text, DATA_PARALLEL) && !apart(&n.text) || of_one_rank(&n.text) && names(view, data, &n.text)
-    });
+    let of_data =
+        |text: &str| text.split(['.', ';', ':']).any(|said| near::speaks_of(said, DATA_PARALLEL) && !apart(said));
+    let note =
+        near::notes(view).into_iter().find(|n| of_data(&n.text) || of_one_rank(&n.text) && names(view, data, &n.text));
     if let Some(note) = note {
         return Some(note.place);
     }
@@ -399,9 +400,14 @@ fn gathered(view: &View<'_>, weight: &str, data: &FxHashSet<LocalId>) -> Option<
 
 /// Whether the function says that all ranks have the same activations.
 fn equal_everywhere(view: &View<'_>) -> bool {
+    // One sentence speaks of both.
     let says = |text: &str| {
-        let equal = near::has_any(text, &["same", "identical", "equal", "all tokens", "every token"]);
-        equal && near::has_any(text, &["rank", "tp", "tensor-parallel", "tensor parallel", "there"])
+        text.split(['.', ';', ':']).any(|said| {
+            let equal = ["same", "identical", "equal"].iter().any(|word| near::has_word(said, word))
+                || near::has_any(said, &["all tokens", "every token"]);
+            let of_ranks = near::has_any(said, &["rank", "tensor-parallel", "tensor parallel"]);
+            equal && (of_ranks || ["tp", "there"].iter().any(|word| near::has_word(said, word)))
+        })
     };
     let lines = view.text(view.spot(view.func.span)).to_lowercase();
     let doc = lines.split("\"\"\"").nth(1).unwrap_or_default();
