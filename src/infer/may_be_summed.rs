@@ -58,7 +58,8 @@ const LOOKS: &[&str] = &[
 /// Whether a text may sum gradients in another way than by a loop over parameters that is read.
 pub fn sums_otherwise(text: &str) -> bool {
     near::has_any(text, WAYS)
-        || text.lines().any(|line| hands_on(line) || lays_out(line) && text.contains("all_reduce("))
+        || text.contains(".grad")
+            && text.lines().any(|line| hands_on(line) || lays_out(line) && text.contains("all_reduce("))
 }
 
 /// `comm.sum_(p.grad)`: a gradient goes to something of which nothing is known.
@@ -83,6 +84,9 @@ fn lays_out(line: &str) -> bool {
 
 /// Whether code beside the classes of a file turns the gradient of a parameter of this name off, or may.
 pub fn freezes(text: &str, classes: &[Span], name: &str) -> bool {
+    if !text.contains("requires_grad") {
+        return false;
+    }
     let (mut start, mut above) = (0usize, "");
     for line in text.split_inclusive('\n') {
         let at = start;

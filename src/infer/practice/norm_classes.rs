@@ -8,6 +8,7 @@ use super::expr::Expr;
 use super::found::Practice;
 use super::membership::Membership;
 use super::near;
+use super::takes::goes_through_modules;
 use super::view::View;
 use crate::ir::{FuncKind, Stmt};
 use crate::source::{Name, Place};
@@ -50,10 +51,7 @@ fn classes_asked(view: &View<'_>, test: &Expr) -> Option<Vec<Name>> {
 /// Whether a loop around a step goes through the modules of a model.
 fn walks_modules(view: &View<'_>, step: &super::view::Step<'_>) -> bool {
     step.loops.iter().any(|at| match view.steps[*at].stmt {
-        Stmt::For { iter, .. } => {
-            let iter = view.through(iter);
-            iter.call_of("modules").is_some() || iter.call_of("named_modules").is_some()
-        }
+        Stmt::For { iter, .. } => goes_through_modules(&view.through(iter)),
         _ => false,
     })
 }

@@ -85,6 +85,21 @@ pub enum Covered {
 }
 
 impl Reducer {
+    /// One at a step, of which nothing is known but its axes and what it takes.
+    fn at(view: &View<'_>, step: usize, axes: Option<Vec<Name>>, takes: Test) -> Reducer {
+        Reducer {
+            func: view.at,
+            axes,
+            group: None,
+            place: view.place(view.steps[step].id),
+            guard: None,
+            when: vec![vec![takes]],
+            through: None,
+            outer: Vec::new(),
+            only_when: None,
+        }
+    }
+
     /// Whether it takes the parameters that carry a mark, and no others.
     pub fn asks(&self, mark: &str) -> bool {
         let is = |t: &Test| matches!(t, Test::Mark(m) if m == mark);
@@ -377,17 +392,8 @@ fn of_function(view: &View<'_>, out: &mut Vec<Reducer>) {
 fn of_one_parameter(view: &View<'_>, step: usize) -> Option<Reducer> {
     let test = hooks_of_layers::of_parameter(view, step)?;
     let Sums::Over(axes) = may_sum::of_step(view, step) else { return None };
-    Some(Reducer {
-        func: view.at,
-        axes,
-        group: None,
-        place: view.place(view.steps[step].id),
-        guard: None,
-        when: vec![vec![test]],
-        through: None,
-        outer: view.steps[step].guards.iter().filter_map(|g| flag(view, g)).collect(),
-        only_when: None,
-    })
+    let outer = view.steps[step].guards.iter().filter_map(|g| flag(view, g)).collect();
+    Some(Reducer { outer, ..Reducer::at(view, step, axes, test) })
 }
 
 /// Whether the last part of a path has one of these words in it.
@@ -442,17 +448,7 @@ fn otherwise(view: &View<'_>) -> Option<Reducer> {
         all = all.and(sums);
     }
     let (Some(step), Sums::Over(axes)) = (first, all) else { return None };
-    Some(Reducer {
-        func: view.at,
-        axes,
-        group: None,
-        place: view.place(view.steps[step].id),
-        guard: None,
-        when: vec![vec![Test::Other]],
-        through: called(view, step),
-        outer: Vec::new(),
-        only_when: None,
-    })
+    Some(Reducer { through: called(view, step), ..Reducer::at(view, step, axes, Test::Other) })
 }
 
 /// A function that hands gradients with a mark to something of which nothing is known, and leaves its result alone: it may cover anything.
@@ -464,17 +460,7 @@ fn handed_over(view: &View<'_>) -> Option<Reducer> {
             && (super::hidden_change::gives_away(view, *step, &gradient) || packs_gradient(view, *step))
     };
     let step = (0..view.steps.len()).find(unseen)?;
-    Some(Reducer {
-        func: view.at,
-        axes: None,
-        group: None,
-        place: view.place(view.steps[step].id),
-        guard: None,
-        when: vec![vec![Test::Other]],
-        through: None,
-        outer: Vec::new(),
-        only_when: None,
-    })
+    Some(Reducer::at(view, step, None, Test::Other))
 }
 
 /// Whether a call is given a gradient in a dict, for a function that sums, or to make an object of the project of it.

@@ -243,7 +243,8 @@ fn is_module(view: &View<'_>, expr: &Expr) -> bool {
     }
 }
 
-fn goes_through_modules(iter: &Expr) -> bool {
+/// Whether a loop goes through all modules of a model.
+pub(super) fn goes_through_modules(iter: &Expr) -> bool {
     matches!(iter, Expr::Call { callee, .. } if matches!(callee.last_name(), Some("modules" | "named_modules")))
 }
 
